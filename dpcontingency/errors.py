@@ -1,0 +1,78 @@
+"""Every error and warning the package raises, under one root each.
+
+A message is one sentence or two: what was expected, what came, and what to do next. No message
+carries a confidential count or a value found in the records; where a caller needs those to mend
+the records they are in an attribute.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DPContingencyError(Exception):
+    """Root of every error of this package."""
+
+
+class DomainError(DPContingencyError, ValueError):
+    """A domain is not well formed, or a factor or level is not in it."""
+
+
+class RecordsError(DPContingencyError, ValueError):
+    """Records, or an array of counts, do not fit the declared domain.
+
+    Attributes
+    ----------
+    labels : tuple
+        The offending values found in the records, confidential and therefore not in the message.
+        They are left out when the error is pickled.
+    """
+
+    def __init__(self, message: str, labels: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.labels = labels
+
+    def __reduce__(self) -> tuple[type[RecordsError], tuple[str]]:
+        return type(self), (str(self),)
+
+
+class ConfidentialityError(DPContingencyError, TypeError):
+    """Something would have copied confidential counts out of the process."""
+
+
+class PrivacyError(DPContingencyError, ValueError):
+    """A privacy parameter, or a request for one, makes no sense or cannot be honoured."""
+
+
+class ReleaseError(DPContingencyError, ValueError):
+    """A release cannot be made, read or used as asked."""
+
+
+class ModelError(DPContingencyError, ValueError):
+    """A model cannot be specified, fitted or compared as asked."""
+
+
+class DPContingencyWarning(UserWarning):
+    """Root of every warning of this package."""
+
+
+class PrecisionWarning(DPContingencyWarning):
+    """Numbers arrived with fewer digits than counts need."""
+
+
+class ConvergenceWarning(DPContingencyWarning):
+    """A fit stopped before it met its tolerance."""
+
+
+class ExistenceWarning(DPContingencyWarning):
+    """Some parameters have no finite maximum-likelihood estimate."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence that lists what is known, nearest spelling first when there is one."""
+    known = list(known)
+    listing = ", ".join(repr(k) for k in known[:20]) + (", ..." if len(known) > 20 else "")
+    folded = {k.casefold(): k for k in reversed(known)}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return (f"did you mean {folded[near[0]]!r}? " if near else "") + f"Known: {listing}."

@@ -1,0 +1,126 @@
+"""The confidential counts, held so that nothing but a mechanism reads them by accident."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import ConfidentialityError, RecordsError
+
+MAX_CELLS = 2**31
+MAX_COUNT = 2**42  # so that a count plus noise is an exact 64-bit number of grid steps
+
+
+class ContingencyTable:
+    """Confidential cell counts over a public domain.
+
+    Parameters
+    ----------
+    counts : array of int, shape ``domain.shape``
+        One non-negative integer a cell; copied.
+    domain : Domain
+        The public factors and levels.
+    n_is_public : bool, optional
+        Whether the number of records may be treated as public, as ``replace-one`` neighbours do.
+        False after records with missing values were dropped: how many are complete is a fact
+        about the records.
+
+    Raises
+    ------
+    RecordsError
+        If the shape is not the domain's, or a count is negative, not an integer, or in a cell
+        declared impossible.
+
+    Notes
+    -----
+    The repr shows the shape only, pickling is refused, and no statistic is offered: the way out
+    is `release_table`. Whoever holds the records may read ``counts``.
+
+    Examples
+    --------
+    >>> ContingencyTable([[2, 3], [5, 7]], Domain({"A": ["a", "b"], "B": ["u", "v"]}))
+    <ContingencyTable A: 2, B: 2; counts confidential>
+    """
+
+    __slots__ = ("_counts", "_domain", "_n_is_public")
+
+    def __init__(self, counts: npt.ArrayLike, domain: Domain, *, n_is_public: bool = True) -> None:
+        try:
+            values = np.asarray(counts)
+        except ValueError:
+            raise RecordsError(
+                f"The counts must have the domain's shape {domain.shape}; got a ragged sequence."
+            ) from None
+        if values.shape != domain.shape:
+            raise RecordsError(
+                f"The counts must have the domain's shape {domain.shape}; got {values.shape}. "
+                f"Axes are {', '.join(domain.names)}, in this order."
+            )
+        if values.dtype.kind not in "iu":
+            raise RecordsError(
+                f"Counts are integers; got an array of {values.dtype}. Convert it yourself (for "
+                "instance with .astype(np.int64)) so that no count is rounded unseen."
+            )
+        if (values < 0).any() or (values > MAX_COUNT).any():
+            raise RecordsError(
+                "Counts are integers from 0 to 2^42, but some cell is negative or larger. A noisy "
+                "table is not a table of counts: enter it by Release.from_noisy_table."
+            )
+        if values[~domain.possible()].any():
+            raise RecordsError(
+                "There are records in a cell that the domain declares a structural zero. Mend the "
+                "records, or declare the cell possible."
+            )
+        self._counts = values.astype(np.int64)
+        self._counts.setflags(write=False)
+        self._domain = domain
+        self._n_is_public = bool(n_is_public)
+
+    @property
+    def domain(self) -> Domain:
+        """The public domain."""
+        return self._domain
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """The confidential counts, read-only, of shape ``domain.shape``."""
+        return self._counts
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of records may be treated as public."""
+        return self._n_is_public
+
+    def margin(self, *factors: str) -> ContingencyTable:
+        """Return the confidential margin over the named factors, in the order given."""
+        target = self._domain.project(factors)
+        dropped = tuple(i for i, name in enumerate(self._domain.names) if name not in factors)
+        kept = [name for name in self._domain.names if name in factors]
+        summed = self._counts.sum(axis=dropped)
+        order = [kept.index(name) for name in factors]
+        return ContingencyTable(summed.transpose(order), target, n_is_public=self._n_is_public)
+
+    def __repr__(self) -> str:
+        factors = repr(self._domain).removeprefix("Domain(").removesuffix(")")
+        return f"<ContingencyTable {factors}; counts confidential>"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        self.__getstate__()
+
+    def __getstate__(self) -> NoReturn:
+        raise ConfidentialityError(
+            "A ContingencyTable holds confidential counts and cannot be pickled or copied. Store "
+            "the release made from it, or tabulate the records again."
+        )
+
+
+def check_joint_size(domain: Domain) -> None:
+    """Refuse a domain whose joint table cannot be held in memory, with its exact size."""
+    if domain.size > MAX_CELLS:
+        raise RecordsError(
+            f"The joint table of these factors has {domain.size:,} cells, more than the "
+            f"{MAX_CELLS:,} that one table may hold. Use fewer factors or levels."
+        )
