@@ -1,0 +1,1 @@
+"""Inference on released tables; nothing here can reach confidential counts."""

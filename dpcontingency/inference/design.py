@@ -1,0 +1,160 @@
+"""The design of a hierarchical log-linear model, without its matrix.
+
+In treatment coding every column of X is the indicator of some levels: ``A[T.2]:C[T.3]`` is 1 in
+the cells with A at 2 and C at 3. Give a column the code 0 for a factor it does not involve and
+the level's position (1, 2, ...; the reference level 0 has no column) for one that it does. Then,
+with S w the table in which, along every axis, the entry of the reference level is replaced by
+the sum over all levels,
+
+* X' w    is S w at the columns' codes;
+* X' D X  is S diag(D) at the union of the two columns' codes, and 0 where they disagree;
+* X b     is S' applied to the table that holds b at the codes.
+
+S costs one pass over the table per factor, so X is never formed (METHODS 2.5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.inference.likelihood import DiagonalPlusLowRank
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+
+
+class HierarchicalDesign:
+    """The columns of a hierarchical model on a table, in treatment coding.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape of the table.
+    terms : sequence of tuples of int
+        The terms as sets of axes; ``()`` is the intercept. Columns come term by term, the last
+        axis of a term fastest.
+    strata : tuple of int, optional
+        Axes whose joint margin is fixed; `compress` keeps their cells apart.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], terms: Sequence[tuple[int, ...]], strata: tuple[int, ...] = ()
+    ) -> None:
+        self.shape = shape
+        self.terms = tuple(terms)
+        self.strata = strata
+        blocks = [self._term_codes(term) for term in self.terms]
+        self.sizes = tuple(len(block) for block in blocks)
+        self.codes: Index = np.concatenate([np.zeros((0, len(shape)), dtype=np.intp), *blocks])
+        strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+        self._strides = np.array(strides, dtype=np.intp)
+        self._flat = self.codes @ self._strides
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns of X."""
+        return len(self.codes)
+
+    def dot(self, beta: Array) -> Array:
+        """X b, one number a cell (flat)."""
+        table = np.zeros(self.shape)
+        table.ravel()[self._flat] = beta
+        for axis in range(table.ndim):
+            moved = np.moveaxis(table, axis, 0)
+            moved[1:] += moved[:1]
+        return table.ravel()
+
+    def tdot(self, cells: Array) -> Array:
+        """X' w for one number a cell (flat)."""
+        return np.asarray(self._sums(cells, ()).ravel()[self._flat])
+
+    def gram(self, weights: Array) -> Array:
+        """X' diag(w) X."""
+        sums = np.append(self._sums(weights, ()).ravel(), 0.0)
+        return np.asarray(sums[self._pairs])
+
+    def compress(self, curvature: DiagonalPlusLowRank) -> Array:
+        """X' (diagonal + low rank) X."""
+        out = self.gram(curvature.diagonal)
+        if len(curvature.vectors):
+            rows = np.stack([self._by_stratum(v) for v in curvature.vectors])  # (R, G, q)
+            out += np.einsum("rgi,grs,sgj->ij", rows, curvature.cores, rows, optimize=True)
+        return out
+
+    def _term_codes(self, term: tuple[int, ...]) -> Index:
+        levels = list(product(*(range(1, self.shape[axis]) for axis in term)))
+        codes = np.zeros((len(levels), len(self.shape)), dtype=np.intp)
+        codes[:, list(term)] = np.array(levels, dtype=np.intp).reshape(len(levels), len(term))
+        return codes
+
+    def _sums(self, cells: Array, kept: tuple[int, ...]) -> Array:
+        """S w, along every axis but the kept ones."""
+        table = cells.reshape(self.shape).copy()
+        for axis in range(table.ndim):
+            if axis not in kept:
+                moved = np.moveaxis(table, axis, 0)
+                moved[0] = moved.sum(axis=0)
+        return table
+
+    @cached_property
+    def _pairs(self) -> Index:
+        """For each pair of columns the flat position of the union of their codes."""
+        flat = np.zeros((self.n_columns, self.n_columns), dtype=np.intp)
+        clash = np.zeros(flat.shape, dtype=np.bool_)
+        for axis, stride in enumerate(self._strides):
+            code = self.codes[:, axis]
+            one, other = code[:, None], code[None, :]
+            flat += stride * np.maximum(one, other)
+            clash |= (one != other) & (one > 0) & (other > 0)
+        flat[clash] = math.prod(self.shape)  # one past the table, where `gram` puts a 0
+        return flat
+
+    def _by_stratum(self, cells: Array) -> Array:
+        """X' w inside each stratum: one row a stratum."""
+        if not self.strata:
+            return self.tdot(cells)[None, :]
+        sums = self._sums(cells, self.strata).ravel()
+        axes = list(self.strata)
+        levels = np.indices([self.shape[axis] for axis in axes]).reshape(len(axes), -1).T
+        inner = self.codes.copy()
+        inner[:, axes] = 0
+        positions = levels @ self._strides[axes]
+        inside = self.codes[None, :, axes]
+        agree = ((inside == 0) | (inside == levels[:, None, :])).all(axis=-1)
+        return np.where(agree, sums[positions[:, None] + inner @ self._strides], 0.0)
+
+
+def sum_coding(shape: tuple[int, ...], terms: Sequence[tuple[int, ...]]) -> Array:
+    """The matrix that takes treatment-coded to sum-to-zero coefficients of the same model.
+
+    Sum-to-zero coefficients are the interactions of X b: centred along each axis of their term,
+    averaged over the others; the last level is minus the sum of the rest and has no column.
+    """
+    design = HierarchicalDesign(shape, terms)
+    ends = np.cumsum(design.sizes)
+    places = {
+        term: slice(end - size, end)
+        for term, end, size in zip(design.terms, ends, design.sizes, strict=True)
+    }
+    out = np.zeros((design.n_columns, design.n_columns))
+    for source, columns in places.items():
+        for target, rows in places.items():
+            if set(target) <= set(source):
+                maps = [_axis_map(shape[axis], axis in target) for axis in source]
+                block: Array = np.ones((1, 1))
+                for one in maps:
+                    block = np.asarray(np.kron(block, one))
+                out[rows, columns] = block
+    return out
+
+
+def _axis_map(n: int, centred: bool) -> Array:
+    """Coefficients of levels 2..n to their mean, or to centred values of levels 1..n-1."""
+    mean = np.full((1, n - 1), 1 / n)
+    return np.eye(n)[:-1, 1:] - mean if centred else mean

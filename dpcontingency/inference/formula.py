@@ -1,0 +1,197 @@
+"""The three notations of a hierarchical model, each read into a generating class.
+
+A formula is data, not code: names are looked up among the factors and nothing is evaluated. The
+algebra of terms (``+ - * : / **``) is patsy's own, on placeholders for the factors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from patsy import ModelDesc, PatsyError
+
+from dpcontingency.errors import ModelError, did_you_mean
+
+Generators = tuple[tuple[str, ...], ...]
+
+_QUOTED = r"`(?P<tick>[^`]*)`|Q\(\s*(?P<quote>[\"'])(?P<q>.*?)(?P=quote)\s*\)"
+_TOKEN = re.compile(rf"\s*(?:{_QUOTED}|(?P<op>\*\*|[-+*:/()])|(?P<word>\w+)|(?P<bad>\S))")
+_BRACKET = re.compile(r"\s*\[((?:`[^`]*`|[^\]`])*)\]\s*")
+
+
+def generating_class(
+    model: str | Iterable[str | Sequence[str]], names: Sequence[str]
+) -> Generators:
+    """The generating class that a bracket string or a list of margins stands for.
+
+    Parameters
+    ----------
+    model : str or iterable
+        ``"[A B][B C]"`` (names apart by spaces or commas, or run together when every name is one
+        character; backticks around any name), or ``[("A", "B"), ("B", "C")]``.
+    names : sequence of str
+        The factors, in axis order.
+
+    Returns
+    -------
+    tuple of tuples of str
+        The maximal margins, factors in axis order, margins in the order of their factors.
+
+    Raises
+    ------
+    ModelError
+        If a name is unknown or the text is not a generating class.
+
+    Examples
+    --------
+    >>> generating_class("[AB][BC][B]", ["A", "B", "C"])
+    (('A', 'B'), ('B', 'C'))
+    >>> generating_class([("my a", "x:y")], ["x:y", "my a"])
+    (('x:y', 'my a'),)
+    """
+    if isinstance(model, str):
+        return _maximal(_brackets(model, names), names)
+    margins = [[margin] if isinstance(margin, str) else list(margin) for margin in model]
+    return _maximal([[_known(name, names) for name in margin] for margin in margins], names)
+
+
+def formula_class(formula: str, names: Sequence[str]) -> Generators:
+    """The generating class that a patsy right-hand side in the factors spans.
+
+    Parameters
+    ----------
+    formula : str
+        Factor names (plain, in backticks or as ``Q("...")``) joined by ``+ - * : / ** ( )``.
+        As patsy codes categorical terms, ``A:B`` alone spans what ``A*B`` does.
+    names : sequence of str
+        The factors, in axis order.
+
+    Raises
+    ------
+    ModelError
+        If a name is unknown, the formula holds anything else (a call, a number as a variable),
+        or it takes the intercept away.
+
+    Examples
+    --------
+    >>> formula_class("Admit*Dept + Gender:Dept", ["Admit", "Gender", "Dept"])
+    (('Admit', 'Dept'), ('Gender', 'Dept'))
+    >>> formula_class("(A + B + C)**2 - A:C", ["A", "B", "C"])
+    (('A', 'B'), ('B', 'C'))
+    """
+    text = formula.strip().removeprefix("~")
+    try:
+        terms = ModelDesc.from_formula(_placeholders(text, names)).rhs_termlist
+    except PatsyError as error:
+        raise ModelError(
+            f"The formula {formula!r} cannot be read: {str(error).splitlines()[0]}. Write a right-"
+            "hand side such as 'A*B + B*C'."
+        ) from None
+    found = [[names[int(f.name()[1:])] for f in term.factors] for term in terms]
+    if [] not in found:
+        raise ModelError(
+            f"The formula {formula!r} takes the intercept away, but a log-linear model always has "
+            "one. Leave out '- 1' and '+ 0'."
+        )
+    return _maximal([term for term in found if term], names)
+
+
+def show(generators: Generators) -> str:
+    """A generating class in brackets, names as typed.
+
+    Examples
+    --------
+    >>> show((("A", "B"), ("C",)))
+    '[A B][C]'
+    """
+    sep = ", " if any(" " in name for margin in generators for name in margin) else " "
+    return "".join(f"[{sep.join(margin)}]" for margin in generators)
+
+
+def subsets(generators: Generators, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Every non-empty term of a hierarchical model, lower orders first, in axis order."""
+    terms = {
+        tuple(name for i, name in enumerate(margin) if choice >> i & 1)
+        for margin in generators
+        for choice in range(1, 2 ** len(margin))
+    }
+    place = {name: i for i, name in enumerate(names)}
+    return sorted(terms, key=lambda term: (len(term), [place[name] for name in term]))
+
+
+def _maximal(margins: Sequence[Sequence[str]], names: Sequence[str]) -> Generators:
+    sets = {frozenset(margin) for margin in margins if margin}
+    maximal = [s for s in sets if not any(s < other for other in sets)]
+    place = {name: i for i, name in enumerate(names)}
+    ordered = [tuple(sorted(s, key=place.__getitem__)) for s in maximal]
+    return tuple(sorted(ordered, key=lambda margin: [place[name] for name in margin]))
+
+
+def _known(name: object, names: Sequence[str]) -> str:
+    if name not in names:
+        raise ModelError(
+            f"The model names {name!r}, which is no factor; {did_you_mean(str(name), names)}"
+        )
+    return str(name)
+
+
+def _brackets(text: str, names: Sequence[str]) -> list[list[str]]:
+    margins, position = [], 0
+    while position < len(text):
+        match = _BRACKET.match(text, position)
+        if match is None:
+            raise ModelError(
+                f"{text!r} is not a generating class: write '[A B][B C]', or use "
+                "LogLinearModel.from_formula for a formula such as 'A*B + B*C'."
+            )
+        margins.append(_bracket(match.group(1), names))
+        position = match.end()
+    return margins
+
+
+def _bracket(inside: str, names: Sequence[str]) -> list[str]:
+    """The factors of one bracket; a name that can be read in two ways is refused."""
+    text = inside.strip()
+    if "`" in text:
+        words = [a or b for a, b in re.findall(r"`([^`]*)`|([^\s,`]+)", text)]
+    elif text in names and all(word in names for word in text.split()) and " " in text:
+        raise ModelError(f"[{text}] can be read in two ways: put backticks around each name.")
+    elif text in names:
+        words = [text]
+    elif "," in text:
+        words = [word.strip() for word in text.split(",")]
+    else:
+        words = text.split()
+    out: list[str] = []
+    for word in words:
+        run_together = word not in names and len(word) > 1 and all(c in names for c in word)
+        out += list(word) if run_together else [_known(word, names)]
+    return out
+
+
+def _placeholders(text: str, names: Sequence[str]) -> str:
+    """The formula with factor number i written as ``fi``, and nothing else but operators."""
+    out, position = [], 0
+    text = text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None or match["bad"]:
+            bad = "the end" if match is None else repr(match["bad"])
+            raise ModelError(
+                f"The formula {text.strip()!r} cannot be read at {bad}: a formula holds factor "
+                "names and + - * : / ** ( ). Put backticks around a name with other characters."
+            )
+        position = match.end()
+        if match["op"]:
+            out.append(match["op"])
+        elif (
+            match["word"]
+            and match["word"].isdigit()
+            and (match["word"] not in names or out[-1:] == ["**"])
+        ):
+            out.append(match["word"])
+        else:
+            name = next(n for n in (match["tick"], match["q"], match["word"]) if n is not None)
+            out.append(f"f{names.index(_known(name, names))}")
+    return "".join(f" {piece} " for piece in out)

@@ -1,0 +1,555 @@
+"""The likelihood of a noisy table: flat arrays of cells, no factors, no designs.
+
+Hidden counts ``N`` are released as ``y = N + noise``. Two sampling schemes:
+
+* *totals known*: in each stratum ``N`` is multinomial with a public total ``n`` and the noise is
+  independent ``N(0, v_c)`` conditioned on zero sum;
+* *totals unknown*: ``N`` is independent Poisson and the noise independent ``N(0, v_c)``.
+
+A multinomial is independent Poisson counts given their sum, so both rest on the cell moments of
+`dpcontingency.inference.kernels`. The sum's own probability is a saddlepoint approximation.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poisson
+
+__all__ = ["DiagonalPlusLowRank", "LikelihoodPoint", "NoisyTableLikelihood", "log_lattice_peak"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+_TOTAL_TOLERANCE = 1e-11  # how closely posterior means add up to the total, relative
+_LOG_RATE_LIMIT = 700.0  # its exponential is still a float
+_LONGEST_TILT = 30.0  # of log t in one step, while no bracket is known
+_IGNORED_GAIN = 1e-10  # log-likelihood that is not worth another round in `saturated`
+_SHORTEST_STEP = 1e-5  # of a step in `saturated`, before it is given up
+_MAX_ROUNDS = 100
+_FADING = 0.1  # expected count of a cell that may be heading for 0 in `saturated`
+_LARGEST_FACTOR = 10.0  # by which a rate may change in one step of `saturated`
+_PEAK_ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class DiagonalPlusLowRank:
+    """A symmetric matrix, ``diag(d) + W_g' C_g W_g`` in the block of each stratum ``g``.
+
+    Attributes
+    ----------
+    diagonal : ndarray of shape (p,)
+    vectors : ndarray of shape (R, p)
+        The rows of ``W``; ``W_g`` is ``W`` restricted to the cells of stratum ``g``.
+    cores : ndarray of shape (G, R, R)
+    strata : ndarray of int of shape (p,)
+        The stratum of each cell, ``0 .. G - 1``.
+    """
+
+    diagonal: Floats
+    vectors: Floats
+    cores: Floats
+    strata: Ints
+
+    def dense(self) -> Floats:
+        """Return the p x p matrix, for small tables."""
+        same = self.strata[:, None] == self.strata[None, :]
+        core = self.cores[self.strata]  # each row's own core
+        low_rank = np.einsum("ri,irs,sj->ij", self.vectors, core, self.vectors)
+        return np.diag(self.diagonal) + np.where(same, low_rank, 0.0)
+
+    def dot(self, x: Floats) -> Floats:
+        """Multiply a vector of shape (p,)."""
+        inner = _sum_by(self.strata, self.vectors * x, len(self.cores))
+        outer = np.einsum("grs,sg->rg", self.cores, inner)
+        return np.asarray(self.diagonal * x + (self.vectors * outer[:, self.strata]).sum(axis=0))
+
+    def solve(self, b: Floats) -> Floats:
+        """Solve ``A x = b`` by Woodbury's identity in each stratum.
+
+        Cells whose diagonal entry is 0 are taken to be absent: they get 0.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the matrix is singular.
+        """
+        n_strata, rank, _ = self.cores.shape
+        live = self.diagonal != 0.0
+        inverse = np.divide(1.0, self.diagonal, out=np.zeros_like(self.diagonal), where=live)
+        direct = b * inverse
+        inner = _sum_by(self.strata, self.vectors * direct, n_strata)
+        gram = np.empty((n_strata, rank, rank))
+        for r in range(rank):
+            weighted = self.vectors * (self.vectors[r] * inverse)
+            gram[:, r, :] = _sum_by(self.strata, weighted, n_strata).T
+        capacity = np.eye(rank) + self.cores @ gram
+        outer = np.linalg.solve(capacity, self.cores @ inner.T[:, :, None])[:, :, 0]
+        low_rank = (self.vectors * outer.T[:, self.strata]).sum(axis=0)
+        return np.asarray(direct - inverse * low_rank)
+
+
+@dataclass(frozen=True)
+class LikelihoodPoint:
+    """The log-likelihood at one value of the log rates, with its derivatives in them.
+
+    Attributes
+    ----------
+    loglik : float
+        Up to a constant of the noise alone; never a density in the counts.
+    score : ndarray of shape (p,)
+        Gradient of `loglik` in the log rates.
+    fitted : ndarray of shape (p,)
+        Expected counts before any data: the rates, or ``n pi``.
+    moments : CellMoments
+        Of the hidden counts given the data.
+    tilt : ndarray of shape (G,) or None
+        log(t / n) of each stratum, where totals are known.
+    """
+
+    loglik: float
+    score: Floats
+    fitted: Floats
+    moments: CellMoments
+    tilt: Floats | None
+
+    @property
+    def posterior_mean(self) -> Floats:
+        """Expected hidden counts given the data; with known totals they add up to them."""
+        return self.moments.mean
+
+    @property
+    def posterior_variance(self) -> Floats:
+        """Variance of each hidden count given the data, before the total is imposed."""
+        return self.moments.variance
+
+    def hessian(self) -> DiagonalPlusLowRank:
+        """Second derivative of `loglik` in the log rates."""
+        return _diagonal(self.moments.variance - self.fitted)
+
+    def complete_information(self) -> DiagonalPlusLowRank:
+        """Information about the log rates that the hidden counts themselves would carry."""
+        return _diagonal(self.fitted)
+
+    def log_pressure(self) -> Floats:
+        """Return what decides, with (y - 1/2) / v, whether a cell can be empty.
+
+        At rate 0 the log-likelihood rises with the rate of a noisy cell if their sum is positive.
+        """
+        return np.zeros_like(self.fitted)
+
+
+@dataclass(frozen=True)
+class _MultinomialPoint(LikelihoodPoint):
+    """A point with known totals; `peak` holds h(V), h'(V), h''(V) of each stratum.
+
+    With q = s / V the derivatives in the log rates are
+
+        d V / d eta    = u = k3 - q K3
+        score          = m - n pi + h' u
+        hessian        = diag(s - n pi) + n pi pi' - V q q' + h' du/deta + h'' u u'
+        du/deta        = diag(k4 - k3 K3/V) - q k4' - k4 q' + (q k3' + k3 q') K3/V
+                         + q q' (K4 - K3^2/V)
+
+    because d log lam_c / d eta_j = [c = j] - q_j keeps the posterior means on the total.
+    """
+
+    tilt: Floats
+    known: "_KnownTotals"
+    peak: tuple[Floats, Floats, Floats]
+
+    def hessian(self) -> DiagonalPlusLowRank:
+        s, k3, k4 = self.moments[2:]
+        strata, n = self.known.strata, self.known.totals
+        v, v3, v4 = (self.known.sum(a) for a in (s, k3, k4))
+        _, h1, h2 = self.peak
+        skew = _ratio(v3, v)
+        cores = np.zeros((n.size, 4, 4))
+        cores[:, 0, 0] = n
+        cores[:, 1, 1] = -v + h1 * (v4 - v3 * skew) + h2 * v3**2
+        cores[:, 1, 2] = cores[:, 2, 1] = h1 * skew - h2 * v3
+        cores[:, 1, 3] = cores[:, 3, 1] = -h1
+        cores[:, 2, 2] = h2
+        diagonal = s - self.fitted + h1[strata] * (k4 - k3 * skew[strata])
+        pi, shares = _ratio(self.fitted, n[strata]), _ratio(s, v[strata])
+        return DiagonalPlusLowRank(diagonal, np.stack([pi, shares, k3, k4]), cores, strata)
+
+    def complete_information(self) -> DiagonalPlusLowRank:
+        strata, n = self.known.strata, self.known.totals
+        pi = _ratio(self.fitted, n[strata])
+        return DiagonalPlusLowRank(self.fitted, pi[None, :], -n[:, None, None], strata)
+
+    def log_pressure(self) -> Floats:
+        v, v3 = self.known.sum(self.moments.variance), self.known.sum(self.moments.third)
+        factor = 1.0 + self.peak[1] * (1.0 - _ratio(v3, v)) * (v > 0.0)
+        log_factor = np.log(factor, out=np.full_like(factor, -np.inf), where=factor > 0.0)
+        return (self.tilt + log_factor)[self.known.strata]
+
+
+class NoisyTableLikelihood:
+    """The likelihood of the log rates of a table's cells, given their noisy counts.
+
+    Parameters
+    ----------
+    noisy : array_like of shape (p,)
+        Released counts ``y``. With known totals they should add up to them, stratum by stratum:
+        the law of the noise is conditioned on that.
+    variances : array_like of shape (p,)
+        Noise variances, ``>= 0``; 0 for an exact cell.
+    strata : array_like of int of shape (p,), optional
+        The stratum, ``0 .. G - 1``, of each cell. One stratum by default.
+    totals : array_like of shape (G,), optional
+        Public total of each stratum. Without them the counts are independent Poisson.
+
+    Raises
+    ------
+    ModelError
+        If shapes disagree, a value is not finite, or exact cells contradict the totals.
+
+    Notes
+    -----
+    With known totals, let t solve ``sum_c m_c(y_c; t pi_c, v_c) = n`` and V be the sum of the
+    posterior variances there. Then
+
+        log L = sum_c log_weight_c - log Poisson(n; t) + h(V),
+
+    where h, `log_lattice_peak`, is the log probability that a lattice variable of variance V
+    hits its mean. Error against enumeration (2-4 cells, totals 20-60, log rates 0.3 from the
+    truth), the largest of 900, in log L and in its differences between parameter values:
+
+    ========  ======  ======  ======  ======  ======  ======  ======  ======  ======
+    noise sd     0.1     0.2     0.3     0.5     0.7     1       1.4     5      14
+    ========  ======  ======  ======  ======  ======  ======  ======  ======  ======
+    log L     0       0.090   0.119   0.092   0.024   0.0036  0.0019  0.0038  0.0042
+    differ.   0       0.026   0.068   0.102   0.031   0.0010  0.0008  0.0004  0.0001
+    ========  ======  ======  ======  ======  ======  ======  ======  ======  ======
+
+    For wide noise the error of log L is the constant 1/(12 n).
+
+    Examples
+    --------
+    >>> likelihood = NoisyTableLikelihood([12.3, 4.9, 2.8], [1.0, 1.0, 1.0], totals=[20.0])
+    >>> point = likelihood.at(np.log([0.6, 0.25, 0.15]))
+    >>> point.posterior_mean.round(3), round(point.loglik, 3)
+    (array([12.3  ,  4.899,  2.801]), -1.849)
+    """
+
+    def __init__(
+        self,
+        noisy: ArrayLike,
+        variances: ArrayLike,
+        *,
+        strata: ArrayLike | None = None,
+        totals: ArrayLike | None = None,
+    ) -> None:
+        self.noisy = np.asarray(noisy, dtype=np.float64)
+        self.variances = np.asarray(variances, dtype=np.float64)
+        if self.noisy.ndim != 1 or self.noisy.shape != self.variances.shape:
+            raise ModelError(
+                "noisy counts and variances must be two arrays of one length, one entry a cell; "
+                f"their shapes are {self.noisy.shape} and {self.variances.shape}."
+            )
+        if not (np.isfinite(self.noisy).all() and np.isfinite(self.variances).all()):
+            raise ModelError("noisy counts and variances must be finite; leave other cells out.")
+        if (self.variances < 0.0).any():
+            raise ModelError("noise variances must be >= 0; pass squared standard deviations.")
+        exact = self.variances == 0.0
+        if (self.noisy[exact] < 0.0).any():
+            raise ModelError("an exact cell (variance 0) must be >= 0; check its variance.")
+
+        self._known: _KnownTotals | None = None
+        if totals is not None:
+            self._known = _known_totals(strata, totals, self.noisy, exact)
+        elif strata is not None:
+            raise ModelError("strata without totals say nothing; pass totals too, or neither.")
+
+    @property
+    def strata(self) -> Ints | None:
+        """The stratum of each cell, shape (p,); None where no total is known."""
+        return None if self._known is None else self._known.strata
+
+    @property
+    def totals(self) -> Floats | None:
+        """The known total of each stratum, shape (G,), or None."""
+        return None if self._known is None else self._known.totals
+
+    def at(self, eta: ArrayLike) -> LikelihoodPoint:
+        """Evaluate at log rates `eta`, shape (p,), free up to a constant in each stratum.
+
+        Without totals there is no free constant. ``-inf`` marks a cell that cannot hold a record.
+
+        Raises
+        ------
+        ModelError
+            If `eta` has the wrong shape, a NaN or ``+inf``, rules out every cell of a stratum with
+            records, or no rates can make the posterior means add up to a total.
+        """
+        eta = np.asarray(eta, dtype=np.float64)
+        if eta.shape != self.noisy.shape or not (eta < np.inf).all():
+            raise ModelError(
+                f"log rates must have shape {self.noisy.shape} and be numbers or -inf; check the "
+                "offset and the step that led here."
+            )
+        return self._at(eta, None)
+
+    def saturated(self) -> LikelihoodPoint:
+        """Maximise the log-likelihood over all log rates.
+
+        A cell whose likelihood is highest at rate 0 gets exactly that rate. It is recognised
+        without going there: at given t the likelihood of one cell has at most one stationary point
+        in its rate (the weights are totally positive), so its maximum is at 0 if and only if the
+        likelihood falls there.
+        """
+        eta, tilt = self._saturated_start()
+        point = self._at(eta, tilt)
+        for _ in range(_MAX_ROUNDS):
+            before = point
+            eta, point = self._resettle(eta, point)
+            eta, point = self._climb(eta, point)
+            if point is before:
+                break
+        return point
+
+    def _saturated_start(self) -> tuple[Floats, Floats | None]:
+        """Log rates near the maximum, and log(t / n) there.
+
+        At the maximum m = (n/t) rate in each cell; with the mode of k in the place of its mean
+        that is m = y - v log(n/t) less at most 1/2 for skewness, or 0 where this is negative.
+        What remains is a weighted projection on the simplex, by Newton steps from the left of a
+        convex decreasing function.
+        """
+        y, v = self.noisy, self.variances
+        aim = y - 0.5 * _ratio(v, v + np.maximum(y, 0.0))
+        known = self._known
+        if known is None:
+            return _log(np.maximum(aim, 0.0)), None
+        level = _ratio(known.sum(aim) - known.totals, known.sum(v))
+        for _ in range(_MAX_ROUNDS):
+            mean = np.maximum(aim - v * level[known.strata], 0.0)
+            surplus = known.sum(mean) - known.totals
+            if (surplus <= 1e-9 * known.totals).all():
+                break
+            level = level + _ratio(surplus, known.sum(v * (mean > 0.0)))
+        mean = np.where(known.totals[known.strata] > 0.0, mean, 0.0)
+        return _log(mean), np.clip(-level, -_LOG_RATE_LIMIT, _LOG_RATE_LIMIT)
+
+    def _resettle(self, eta: Floats, point: LikelihoodPoint) -> tuple[Floats, LikelihoodPoint]:
+        """Move cells to and from rate 0 where that is uphill."""
+        slope = _ratio(self.noisy - 0.5, self.variances) + point.log_pressure()  # at rate 0
+        noisy, dead = self.variances > 0.0, point.fitted == 0.0
+        fading = (point.fitted < _FADING) & (point.score < 0.0)
+        dies, born = noisy & fading & ~dead & (slope <= 0.0), noisy & dead & (slope > 0.0)
+        if not (dies.any() or born.any()):
+            return eta, point
+        # In the rate the log-likelihood of an empty cell is slope x - (1 - exp(-1/v)) x^2 / 2 + ...
+        top = _ratio(slope, -np.expm1(-_ratio(np.ones_like(slope), self.variances)))
+        means = np.where(born, np.minimum(top, 1.0), point.fitted)
+        moved = _log(np.where(dies, 0.0, means))
+        candidate = self._at(moved, point.tilt)
+        return (moved, candidate) if candidate.loglik > point.loglik else (eta, point)
+
+    def _climb(self, eta: Floats, point: LikelihoodPoint) -> tuple[Floats, LikelihoodPoint]:
+        """One damped Newton step, or none where it promises nothing."""
+        step = _ascent(point)
+        rounding = 1e-15 * abs(point.loglik)
+        if point.score @ step <= max(_IGNORED_GAIN, rounding):
+            return eta, point
+        length = 1.0
+        while length > _SHORTEST_STEP:
+            moved = eta + length * step
+            candidate = self._at(moved, point.tilt)
+            if candidate.loglik > point.loglik:
+                return moved, candidate
+            length /= 4.0
+        return eta, point
+
+    def _at(self, eta: Floats, tilt: Floats | None) -> LikelihoodPoint:
+        """Evaluate at `eta`; `tilt` is a guess of log(t / n)."""
+        known = self._known
+        if known is None:
+            rate = np.exp(np.minimum(eta, _LOG_RATE_LIMIT))
+            moments = cell_moments(self.noisy, rate, self.variances)
+            loglik = float(moments.log_weight.sum())
+            return LikelihoodPoint(loglik, moments.mean - rate, rate, moments, None)
+        strata, n = known.strata, known.totals
+        log_pi = known.log_probabilities(eta)
+        tilt, moments = self._impose_totals(
+            known, log_pi, np.zeros_like(n) if tilt is None else tilt
+        )
+        v, v3 = known.sum(moments.variance), known.sum(moments.third)
+        h, h1, h2 = log_lattice_peak(v)
+        prior = sum(log_poisson(*pair) for pair in zip(n, n * np.exp(tilt), strict=True))
+        fitted = n[strata] * np.exp(log_pi)
+        bend = moments.third - _ratio(moments.variance, v[strata]) * v3[strata]
+        return _MultinomialPoint(
+            loglik=float(moments.log_weight.sum() - prior + h.sum()),
+            score=moments.mean - fitted + h1[strata] * bend,
+            fitted=fitted,
+            moments=moments,
+            tilt=tilt,
+            known=known,
+            peak=(h, h1, h2),
+        )
+
+    def _impose_totals(
+        self, known: "_KnownTotals", log_pi: Floats, tilt: Floats
+    ) -> tuple[Floats, CellMoments]:
+        """Solve sum m(y; t pi, v) = n for tilt = log(t / n), stratum by stratum.
+
+        The sum increases in log t with derivative V and second derivative K3: Halley's steps,
+        kept inside a bracket. A stratum of exact cells agrees with every t and keeps its own.
+        """
+        n = known.totals
+        log_n = _log(n)
+        low, high = np.full(n.size, -np.inf), np.full(n.size, np.inf)
+        for _ in range(_MAX_ROUNDS):
+            rate = np.exp(np.minimum(log_pi + (log_n + tilt)[known.strata], _LOG_RATE_LIMIT))
+            moments = cell_moments(self.noisy, rate, self.variances)
+            gap = known.sum(moments.mean) - n
+            open_ = ~known.all_exact & (np.abs(gap) > _TOTAL_TOLERANCE * n)
+            if not open_.any():
+                return tilt, moments
+            v, v3 = known.sum(moments.variance), known.sum(moments.third)
+            high = np.where(open_ & (gap > 0.0), tilt, high)
+            low = np.where(open_ & (gap < 0.0), tilt, low)
+            newton = -gap / np.maximum(v, 1e-300)
+            halley = newton / np.clip(1.0 + 0.5 * newton * _ratio(v3, v), 0.5, 2.0)
+            goal = tilt + np.clip(halley, -_LONGEST_TILT, _LONGEST_TILT)
+            bracketed = np.isfinite(low) & np.isfinite(high)
+            middle = 0.5 * (np.where(bracketed, low, 0.0) + np.where(bracketed, high, 0.0))
+            goal = np.where(bracketed & ~((low < goal) & (goal < high)), middle, goal)
+            tilt = np.where(open_, goal, tilt)
+        raise ModelError(
+            "no rates make the posterior means add up to the total of a stratum: its noisy counts "
+            "are too many noise standard deviations away from it. Check totals and variances."
+        )
+
+
+@dataclass(frozen=True)
+class _KnownTotals:
+    """Public totals of strata of cells; `all_exact` marks strata without a noisy cell."""
+
+    strata: Ints
+    totals: Floats
+    all_exact: NDArray[np.bool_]
+
+    def sum(self, cells: Floats) -> Floats:
+        return _sum_by(self.strata, cells, self.totals.size)
+
+    def log_probabilities(self, eta: Floats) -> Floats:
+        """`eta` less a constant in each stratum, so that exponentials add up to 1."""
+        top = np.full(self.totals.size, -np.inf)
+        np.maximum.at(top, self.strata, eta)
+        if (np.isneginf(top) & (self.totals > 0.0)).any():
+            raise ModelError("every cell of a stratum with records is ruled out; free one of them.")
+        eta = eta - np.where(np.isfinite(top), top, 0.0)[self.strata]
+        return eta - _log(self.sum(np.exp(eta)), empty=0.0)[self.strata]
+
+
+def _known_totals(
+    strata: ArrayLike | None, totals: ArrayLike, noisy: Floats, exact: NDArray[np.bool_]
+) -> _KnownTotals:
+    n = np.atleast_1d(np.asarray(totals, dtype=np.float64))
+    if n.ndim != 1 or not (np.isfinite(n).all() and (n >= 0.0).all()):
+        raise ModelError("totals must be one finite number >= 0 for each stratum.")
+    labels = np.zeros(noisy.size, np.intp) if strata is None else np.asarray(strata)
+    if labels.shape != noisy.shape or labels.dtype.kind not in "iu":
+        raise ModelError("strata must hold one integer for each cell.")
+    if noisy.size and (labels.min() < 0 or labels.max() >= n.size):
+        raise ModelError(f"strata must lie in 0 .. {n.size - 1}, one for each of the totals.")
+    labels = labels.astype(np.intp)
+    all_exact = _sum_by(labels, (~exact).astype(np.float64), n.size) == 0.0
+    excess = _sum_by(labels, np.where(exact, noisy, 0.0), n.size) - n
+    if (np.where(all_exact, np.abs(excess), excess) > 1e-9 * np.maximum(n, 1.0)).any():
+        raise ModelError("exact cells contradict the total of their stratum; correct one of them.")
+    return _KnownTotals(labels, n, all_exact)
+
+
+def log_lattice_peak(variance: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """Log probability that a lattice variable hits its mean, given its variance.
+
+    The variable is taken to be discrete Gaussian, P(j) proportional to exp(-beta j^2). Then the
+    value is -log(2 pi V) / 2 to 1e-16 from V = 2.5 on (a theta function identity), and
+    log(1 - V) for small V, so that exact counts are a smooth limit.
+
+    Parameters
+    ----------
+    variance : array_like of shape (G,)
+        V, ``>= 0``.
+
+    Returns
+    -------
+    value, first, second : ndarray of shape (G,)
+        The log probability and its first two derivatives in V.
+    """
+    v = np.asarray(variance, dtype=np.float64)
+    wide = np.maximum(v, 2.5)
+    large = (-0.5 * np.log(2.0 * np.pi * wide), -0.5 / wide, 0.5 / wide**2)
+    narrow = np.minimum(v, 1e-3)  # j = -1, 0, 1 carry all the mass
+    small = (np.log1p(-narrow), -1.0 / (1.0 - narrow), -1.0 / (1.0 - narrow) ** 2)
+
+    middle = np.clip(v, 1e-3, 2.5)
+    j2 = np.arange(-16.0, 17.0)[:, None] ** 2
+    beta = np.where(middle > 0.25, 0.5 / middle, -np.log(0.5 * middle / (1 - 0.25 * middle)))
+    for _ in range(_PEAK_ROUNDS):
+        weight = np.exp(-beta * j2)
+        mass = weight.sum(axis=0)
+        mean = (weight * j2).sum(axis=0) / mass
+        spread = (weight * (j2 - mean) ** 2).sum(axis=0) / mass
+        # Newton's step on log V, which is nearly linear in beta where V is small
+        beta = beta + mean / spread * np.log(mean / middle)
+    skewness = (weight * (j2 - mean) ** 3).sum(axis=0) / mass
+    # d log(mass) / d beta = -V, and d/d beta takes each cumulant of j^2 to minus the next
+    theta = (-np.log(mass), -mean / spread, (mean * skewness / spread**2 - 1.0) / spread)
+    pick = [v < 1e-3, v < 2.5]
+    h, h1, h2 = (np.select(pick, [s, t], g) for s, t, g in zip(small, theta, large, strict=True))
+    return h, h1, h2
+
+
+def _ascent(point: LikelihoodPoint) -> Floats:
+    """Step in the log rates: Newton's in the rates, mended where that is not uphill.
+
+    In the rates the log-likelihood of a cell is close to a parabola, also where its maximum is at
+    a rate near 0, which Newton's steps in log rates would only approach by halves.
+    """
+    hessian = point.hessian()
+    cores = -hessian.cores
+    cores[:, :1, :1] = 0.0  # n pi pi' goes: it only made constants within strata singular
+    diagonal = point.score - hessian.diagonal  # rate^2 times minus the second derivative in rate
+    diagonal = np.where(diagonal > 0.0, diagonal, point.fitted)
+    information = DiagonalPlusLowRank(diagonal, hessian.vectors, cores, hessian.strata)
+    for change in (information.solve(point.score), _ratio(point.score, point.fitted)):
+        step = np.log(np.clip(1.0 + change, 1.0 / _LARGEST_FACTOR, _LARGEST_FACTOR))
+        if point.score @ step > 0.0:
+            break
+    return step
+
+
+def _diagonal(entries: Floats) -> DiagonalPlusLowRank:
+    p = entries.size
+    return DiagonalPlusLowRank(
+        entries, np.empty((0, p)), np.empty((1, 0, 0)), np.zeros(p, dtype=np.intp)
+    )
+
+
+def _sum_by(strata: Ints, cells: Floats, n_strata: int) -> Floats:
+    """Sum over strata along the last axis."""
+    if n_strata == 1:
+        return np.asarray(cells.sum(axis=-1, keepdims=True))
+    rows = np.atleast_2d(cells)
+    sums = np.empty((len(rows), n_strata))
+    for out, row in zip(sums, rows, strict=True):
+        out[:] = np.bincount(strata, row, n_strata)
+    return sums.reshape(*cells.shape[:-1], n_strata)
+
+
+def _ratio(a: Floats, b: Floats) -> Floats:
+    """Return a / b, and 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0.0)
+
+
+def _log(x: Floats, empty: float = -np.inf) -> Floats:
+    """Return log x, and `empty` where x is 0."""
+    return np.log(x, out=np.full(x.shape, empty), where=x > 0.0)

@@ -1,0 +1,129 @@
+"""Maximisation of a log-likelihood by Newton steps that cannot be misled by luck.
+
+The observed information gives the step where it is positive definite; elsewhere the complete
+information does, which makes a gradient step in the metric of the model (gradient EM). Either
+way the step is halved until the log-likelihood rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+Array = npt.NDArray[np.float64]
+
+MAX_ITERATIONS = 200
+MAX_STEP = 5.0  # in eta: a cell's rate never changes by more than a factor e^5 in one step
+TOLERANCE = 1e-11  # the rise in log-likelihood that a full step would still promise
+
+
+class Point(Protocol):
+    """The log-likelihood and its derivatives at one parameter value."""
+
+    @property
+    def value(self) -> float:
+        """The log-likelihood."""
+
+    @property
+    def gradient(self) -> Array:
+        """Its gradient, shape (q,)."""
+
+    def observed(self) -> Array:
+        """Minus its Hessian, shape (q, q)."""
+
+    def complete(self) -> Array:
+        """A positive semi-definite information matrix to fall back on, shape (q, q)."""
+
+    def reach(self, step: Array) -> float:
+        """How far a step moves the linear predictor at most."""
+
+
+P = TypeVar("P", bound=Point)
+
+
+@dataclass(frozen=True)
+class Maximum(Generic[P]):
+    """Where the search ended.
+
+    Attributes
+    ----------
+    beta : ndarray
+        The parameter value.
+    point : Point
+        The log-likelihood there.
+    iterations : int
+        Steps taken.
+    converged : bool
+        Whether a further step promises a rise of less than 1e-11 relative to 1 + |value| 1e-3.
+    reason : str
+        Why not, if not.
+    last_step : ndarray
+        The full step that was still open: near 0 at an interior maximum, about 1 in the
+        direction of parameters whose maximum is at infinity.
+    """
+
+    beta: Array
+    point: P
+    iterations: int
+    converged: bool
+    reason: str
+    last_step: Array
+
+
+def maximise(at: Callable[[Array], P], start: Array) -> Maximum[P]:
+    """Climb from ``start`` to a maximum of the log-likelihood that ``at`` evaluates."""
+    beta, point = start, at(start)
+    for iteration in range(MAX_ITERATIONS):
+        step = newton_step(point)
+        rise = float(point.gradient @ step) / 2
+        if rise <= TOLERANCE * (1 + 1e-3 * abs(point.value)):
+            # The step in hand is free, and doubles the digits of an interior maximum.
+            last = at(beta + step)
+            if last.value >= point.value:
+                beta, point = beta + step, last
+            return Maximum(beta, point, iteration, True, "", step)
+        length = min(1.0, MAX_STEP / max(point.reach(step), 1e-300))
+        while True:
+            candidate = at(beta + length * step)
+            if candidate.value > point.value:
+                break
+            length /= 2
+            if length < 1e-9:
+                # No float further along is higher: either the top, to rounding, or a fault.
+                top = rise < 1e-7 * (1 + abs(point.value))
+                reason = "" if top else "no step along the ascent direction raised the likelihood"
+                return Maximum(beta, point, iteration, top, reason, step)
+        beta, point = beta + length * step, candidate
+    reason = f"the likelihood was still rising after {MAX_ITERATIONS} steps"
+    return Maximum(beta, point, MAX_ITERATIONS, False, reason, newton_step(point))
+
+
+def newton_step(point: Point) -> Array:
+    """The Newton step, or where the observed information is not definite the EM gradient step."""
+    for matrix in (point.observed, point.complete):
+        step = _solve(matrix(), point.gradient)
+        if step is not None:
+            return step
+    # The complete information itself is singular to rounding: some cells have died out.
+    complete = point.complete()
+    ridge = 1e-12 * np.diag(np.maximum(np.diag(complete), 1e-300))
+    step = _solve(complete + ridge, point.gradient)
+    return point.gradient if step is None else step
+
+
+def _solve(matrix: Array, rhs: Array) -> Array | None:
+    """The solution for a positive definite matrix, scaled to unit diagonal; else None."""
+    diagonal = np.diag(matrix)
+    if not (diagonal > 0).all():
+        return None
+    scale = 1 / np.sqrt(diagonal)
+    try:
+        factor = cho_factor(matrix * scale[:, None] * scale[None, :])
+    except LinAlgError:
+        return None
+    return np.asarray(scale * cho_solve(factor, scale * rhs))

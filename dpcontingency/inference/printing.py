@@ -1,0 +1,130 @@
+"""The printed page of a fit: statsmodels' Summary, with the privacy of the release on it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.table import SimpleTable
+from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
+
+WIDTH = 78
+
+
+def pvalue_text(p: float) -> str:
+    """A p-value as printed; never 0.
+
+    Examples
+    --------
+    >>> pvalue_text(0.0213), pvalue_text(2.04e-7), pvalue_text(0.0), pvalue_text(float("nan"))
+    ('0.0213', '2.04e-07', '< 1e-300', 'nan')
+    """
+    if p < 1e-300:
+        return "< 1e-300"
+    return f"{p:.2e}" if p < 1e-4 else f"{p:.4f}"
+
+
+def total_text(release: Any) -> str:
+    """The number of records as printed, with its standard error where it is noisy."""
+    if release.totals is not None:
+        return f"{release.n_total:,} ({'exact' if release.origin == 'exact' else 'public'})"
+    return f"{release.n_total_estimate:,.1f} (noisy, SE {release.n_total_se:.1f})"
+
+
+def summary_of(results: Any, alpha: float) -> Summary:
+    """The summary of `LogLinearResults`."""
+    out = Summary()
+    out.tables.append(_header(results))
+    out.tables.append(_coefficients(results, alpha))
+    out.add_extra_txt(_notes(results))
+    return out
+
+
+def _header(results: Any) -> SimpleTable:
+    gof = results.gof()
+    release = results.model.release
+    left = [
+        ("Method:", "noise-aware ML"),
+        ("Coding:", results.model.coding),
+        ("Cells:", f"{results.nobs:,}"),
+        ("Records:", total_text(release)),
+        ("Noise SD (cell):", _noise_text(release)),
+        ("Converged:", "yes" if results.converged else "NO"),
+    ]
+    right = [
+        ("Log-likelihood:", f"{results.llf:.3f}"),
+        ("LR chi2 (p):", _test_text(gof.iloc[0])),
+        ("Score chi2 (p):", _test_text(gof.iloc[1])),
+        ("Df resid / model:", f"{results.df_resid} / {results.df_model}"),
+        ("AIC:", f"{results.aic:.2f}"),
+        ("BIC (log n):", f"{results.bic:.2f}"),
+    ]
+    title = f"Log-linear model {results.generating_class}"
+    body = [
+        [value, f" {name}", other] for (_, value), (name, other) in zip(left, right, strict=True)
+    ]
+    return SimpleTable(
+        body,
+        headers=None,
+        stubs=[name for name, _ in left],
+        title="\n".join(textwrap.wrap(title, WIDTH)),
+        txt_fmt=dict(fmt_2cols, data_fmts=["%s", "%s", "%s"], data_aligns="rlr"),
+    )
+
+
+def _coefficients(results: Any, alpha: float) -> SimpleTable:
+    level = f"{1 - alpha:.0%}"
+    headers = ["coef", "std err", "z", "P>|z|", f"[{level}", "CI]", "priv."]
+    interval = results.conf_int(alpha)
+    body = []
+    for name, coefficient in results.params.items():
+        if np.isinf(coefficient):
+            body.append([f"{coefficient:+}", "not", "estimable", "", "", "", ""])
+            continue
+        body.append(
+            [
+                f"{coefficient:.4f}",
+                f"{results.bse[name]:.4f}",
+                f"{results.tvalues[name]:.3f}",
+                "<0.001" if results.pvalues[name] < 0.001 else f"{results.pvalues[name]:.3f}",
+                f"{interval.loc[name, 0]:.3f}",
+                f"{interval.loc[name, 1]:.3f}",
+                f"{results.privacy_share[name]:.0%}",
+            ]
+        )
+    return SimpleTable(body, headers=headers, stubs=list(results.params.index), txt_fmt=fmt_params)
+
+
+def _notes(results: Any) -> list[str]:
+    """What the reader must know, one wrapped paragraph each."""
+    release = results.model.release
+    notes = [f"{label}: {text}." for label, text in release.statement().items()]
+    if not release.noise.is_exact:
+        notes.append(
+            "Standard errors, intervals and tests cover sampling and the noise of the release; "
+            "priv. is the noise's share of the variance. AIC and BIC are of the likelihood of "
+            "the released table: use differences between fits of one release only."
+        )
+    unused = [n for n in release.domain.names if not any(n in g for g in results.generators)]
+    if unused:
+        notes.append(f"Not in the model, so equally likely levels: {', '.join(unused)}.")
+    if not results.existence.exists:
+        notes.append(results.existence.reason)
+    if not results.converged:
+        notes.append(f"NOT CONVERGED: {results.reason}.")
+    return [
+        textwrap.fill(f"[{i}] {note}", WIDTH, subsequent_indent="    ")
+        for i, note in enumerate(notes, 1)
+    ]
+
+
+def _noise_text(release: Any) -> str:
+    spread = release.noise_sd[release.domain.possible()]
+    low, high = float(spread.min()), float(spread.max())
+    return f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
+
+
+def _test_text(row: Any) -> str:
+    return f"{row['statistic']:.3f} ({pvalue_text(row['pvalue'])})"

@@ -1,0 +1,184 @@
+"""Tests of independence: classical values with no noise, right size with it."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.hypothesis import TestResult, chi2_logsf, independence_test
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.release import Release, simulate_release
+
+
+def exact(counts):
+    counts = np.asarray(counts)
+    rows, columns = counts.shape
+    return Release.exact(counts, Domain({"R": list(range(rows)), "S": list(range(columns))}))
+
+
+@pytest.mark.parametrize(
+    ("counts", "x2", "g2", "df"),
+    [
+        ([[12, 0, 7], [9, 5, 14]], 6.268349, 8.006005, 2),  # C2
+        ([[30, 10], [22, 18], [12, 28]], 16.339286, 16.914533, 2),  # C7
+        ([[45, 2], [1, 44]], 80.4293144, None, 1),  # C23
+        ([[9, 24, 6], [14, 21, 13]], 2.966617, None, 2),  # C26
+        ([[10.5, 20.25], [30.75, 5.5]], 18.060147, 18.917734, 1),  # C28
+        ([[18, 32], [33, 17]], 9.003601, None, 1),  # C29: no Yates correction
+        ([[1200, 4], [5, 0]], 0.016666, None, 1),  # C29
+        ([[50, 70], [60, 35]], 9.801302, None, 1),  # C30
+        ([[14, 23], [31, 0]], None, None, 1),  # C32: nothing is added to cells
+        ([[3, 0, 11], [4, 2, 1], [2, 0, 1]], 11.057387, None, 4),  # C32
+    ],
+)
+def test_classical_values_with_no_noise(counts, x2, g2, df):
+    for table in (np.asarray(counts), np.asarray(counts).T):
+        score = independence_test(exact(table), "R", "S", statistic="score")
+        ratio = independence_test(exact(table), "R", "S")
+        oracle = stats.chi2_contingency(table, correction=False)
+        assert score.df == ratio.df == oracle.dof == df
+        assert score.statistic == pytest.approx(oracle.statistic, rel=1e-9)
+        assert score.pvalue == pytest.approx(oracle.pvalue, rel=1e-8)
+        g_oracle = stats.chi2_contingency(table, correction=False, lambda_="log-likelihood")
+        assert ratio.statistic == pytest.approx(g_oracle.statistic, rel=1e-9)
+        if x2 is not None:
+            assert score.statistic == pytest.approx(x2, abs=6e-7)
+        if g2 is not None:
+            assert ratio.statistic == pytest.approx(g2, abs=6e-7)
+        assert score.accounts_for == ("sampling",)
+
+
+def test_tails_beyond_floats():
+    # CASES C22 and C23.
+    huge = independence_test(exact([[910, 120], [61, 71880]]), "R", "S", statistic="score")
+    assert huge.statistic == pytest.approx(60254.09813, abs=1e-4)
+    assert huge.pvalue == 0
+    assert "< 1e-300" in repr(huge)
+    assert "< 1e-300" in huge.summary()
+    assert huge.log_pvalue / np.log(10) == pytest.approx(-13086, abs=1)
+    small = independence_test(exact([[45, 2], [1, 44]]), "R", "S", statistic="score")
+    assert small.pvalue == pytest.approx(3.012922e-19, rel=1e-6)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 10, 57])
+def test_the_logarithm_of_the_tail_is_continuous_where_floats_end(df):
+    x = np.linspace(1300, 1600, 61)
+    values = np.array([chi2_logsf(v, df) for v in x])
+    assert np.isfinite(values).all()
+    # log sf has derivative near -1/2 and no jump where the direct evaluation gives out.
+    slopes = np.diff(values) / np.diff(x)
+    assert (np.abs(np.diff(slopes)) < 1e-4).all()
+    assert values[0] == pytest.approx(stats.chi2.logsf(1300, df), rel=1e-12)
+
+
+def test_one_level_is_not_testable():
+    # CASES C9.
+    result = independence_test(exact([[4, 9, 7]]), "R", "S")
+    assert np.isnan(result.pvalue)
+    assert np.isnan(result.statistic)
+    assert result.df == 0
+    assert "single level" in result.reason
+    assert "not done" in repr(result)
+    assert result.reason in result.summary()
+
+
+def test_conditional_independence_is_the_loglinear_model(load_table):
+    counts, domain = load_table("ucb_admissions")
+    release = Release.exact(counts, domain)
+    result = independence_test(release, "Admit", "Gender", given=("Dept",))
+    assert (result.df, result.statistic) == (6, pytest.approx(21.73550678, rel=1e-8))
+    assert result.null_fit.generating_class == "[Admit Dept][Gender Dept]"
+    # the sum over departments of the G2 of each
+    parts = [
+        stats.chi2_contingency(counts[:, :, k], correction=False, lambda_="log-likelihood")
+        for k in range(6)
+    ]
+    assert result.statistic == pytest.approx(sum(p.statistic for p in parts), rel=1e-9)
+    marginal = independence_test(release, "Admit", "Gender")
+    assert marginal.statistic == pytest.approx(93.4494, abs=1e-3)
+
+
+def test_mutual_independence_of_three(load_table):
+    counts, domain = load_table("hair_eye_color")
+    result = independence_test(Release.exact(counts, domain), "Hair", "Eye", "Sex")
+    assert (result.df, result.statistic) == (24, pytest.approx(166.3001395, rel=1e-8))
+
+
+def test_order_of_names_changes_nothing():
+    rng = np.random.default_rng(9)
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"], "C": ["x", "y"]})
+    counts = rng.multinomial(900, rng.dirichlet(np.full(12, 4.0))).reshape(domain.shape)
+    release = simulate_release(counts, domain, GDP(0.3), rng)
+    values = [
+        independence_test(release, *pair, given=("C",)).statistic
+        for pair in itertools.permutations(["A", "B"])
+    ]
+    assert values[0] == pytest.approx(values[1], abs=1e-8)
+    nested = LogLinearModel(release.margin("A", "B"), "[A][B]").fit()
+    assert independence_test(release, "A", "B").statistic == pytest.approx(nested.deviance)
+
+
+def test_demo_story_at_mu_1(load_table):
+    """Admission depends on gender in the margin; given the department most of it is gone."""
+    counts, domain = load_table("ucb_admissions")
+    for seed in range(20):
+        release = simulate_release(counts, domain, GDP(1), np.random.default_rng(seed))
+        marginal = independence_test(release, "Admit", "Gender")
+        given = independence_test(release, "Admit", "Gender", given=("Dept",))
+        assert marginal.pvalue < 1e-15
+        assert given.statistic < marginal.statistic / 2
+        assert given.accounts_for == ("sampling", "noise")
+
+
+def test_size_of_the_tests_under_heavy_noise():
+    """3x4, n = 1000, mu = 0.1 (sigma = 14.1), true independence, level 5 %.
+
+    2,000 releases, so the Monte-Carlo standard error is 0.0049. Pearson's test on the noisy
+    table rejects most of the time.
+    """
+    rng = np.random.default_rng(20261)
+    domain = Domain({"R": list("abc"), "S": list("wxyz")})
+    rows, columns = np.array([0.2, 0.3, 0.5]), np.array([0.1, 0.2, 0.3, 0.4])
+    probabilities = np.outer(rows, columns).ravel()
+    replicates = 2000
+    ratio, score, naive = np.empty(replicates), np.empty(replicates), np.empty(replicates)
+    for i in range(replicates):
+        counts = rng.multinomial(1000, probabilities).reshape(3, 4)
+        release = simulate_release(counts, domain, GDP(0.1), rng)
+        test = independence_test(release, "R", "S")
+        ratio[i] = test.pvalue
+        score[i] = test.null_fit.gof().loc["noise-aware score", "pvalue"]
+        clamped = np.maximum(release.noisy, 0.5)
+        naive[i] = stats.chi2_contingency(clamped, correction=False).pvalue
+    assert 0.04 <= (ratio < 0.05).mean() <= 0.06
+    assert 0.035 <= (score < 0.05).mean() <= 0.065
+    assert (naive < 0.05).mean() > 0.7
+    # The whole distribution of p-values, not only the 5 % point.
+    assert stats.kstest(ratio, "uniform").pvalue > 0.001
+
+
+def test_misuse_is_one_sentence():
+    release = exact([[3, 4], [5, 6]])
+    for call in (
+        lambda: independence_test(release, "R"),
+        lambda: independence_test(release, "R", "R"),
+        lambda: independence_test(release, "R", "S", given="S"),
+        lambda: independence_test(release, "R", "S", statistic="fisher"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="did you mean 'R'"):
+        independence_test(release, "r", "S")
+
+
+def test_a_result_is_a_value():
+    one = independence_test(exact([[3, 4], [5, 6]]), "R", "S")
+    assert isinstance(one, TestResult)
+    assert one == independence_test(exact([[3, 4], [5, 6]]), "R", "S")
+    with pytest.raises(AttributeError):
+        one.pvalue = 0.0
