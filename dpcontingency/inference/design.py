@@ -23,7 +23,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from dpcontingency.inference.likelihood import DiagonalPlusLowRank
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
@@ -84,7 +84,9 @@ class HierarchicalDesign:
         out = self.gram(curvature.diagonal)
         if len(curvature.vectors):
             rows = np.stack([self._by_stratum(v) for v in curvature.vectors])  # (R, G, q)
-            out += np.einsum("rgi,grs,sgj->ij", rows, curvature.cores, rows, optimize=True)
+            weighted = np.einsum("grs,sgj->rgj", curvature.cores, rows)
+            flat = (-1, self.n_columns)
+            out += rows.reshape(flat).T @ weighted.reshape(flat)
         return out
 
     def _term_codes(self, term: tuple[int, ...]) -> Index:

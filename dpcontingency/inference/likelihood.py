@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poisson
-
-__all__ = ["DiagonalPlusLowRank", "LikelihoodPoint", "NoisyTableLikelihood", "log_lattice_peak"]
+from dpcontingency.inference.lattice import log_lattice_peak
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -31,64 +31,6 @@ _SHORTEST_STEP = 1e-5  # of a step in `saturated`, before it is given up
 _MAX_ROUNDS = 100
 _FADING = 0.1  # expected count of a cell that may be heading for 0 in `saturated`
 _LARGEST_FACTOR = 10.0  # by which a rate may change in one step of `saturated`
-_PEAK_ROUNDS = 6
-
-
-@dataclass(frozen=True)
-class DiagonalPlusLowRank:
-    """A symmetric matrix, ``diag(d) + W_g' C_g W_g`` in the block of each stratum ``g``.
-
-    Attributes
-    ----------
-    diagonal : ndarray of shape (p,)
-    vectors : ndarray of shape (R, p)
-        The rows of ``W``; ``W_g`` is ``W`` restricted to the cells of stratum ``g``.
-    cores : ndarray of shape (G, R, R)
-    strata : ndarray of int of shape (p,)
-        The stratum of each cell, ``0 .. G - 1``.
-    """
-
-    diagonal: Floats
-    vectors: Floats
-    cores: Floats
-    strata: Ints
-
-    def dense(self) -> Floats:
-        """Return the p x p matrix, for small tables."""
-        same = self.strata[:, None] == self.strata[None, :]
-        core = self.cores[self.strata]  # each row's own core
-        low_rank = np.einsum("ri,irs,sj->ij", self.vectors, core, self.vectors)
-        return np.diag(self.diagonal) + np.where(same, low_rank, 0.0)
-
-    def dot(self, x: Floats) -> Floats:
-        """Multiply a vector of shape (p,)."""
-        inner = _sum_by(self.strata, self.vectors * x, len(self.cores))
-        outer = np.einsum("grs,sg->rg", self.cores, inner)
-        return np.asarray(self.diagonal * x + (self.vectors * outer[:, self.strata]).sum(axis=0))
-
-    def solve(self, b: Floats) -> Floats:
-        """Solve ``A x = b`` by Woodbury's identity in each stratum.
-
-        Cells whose diagonal entry is 0 are taken to be absent: they get 0.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If the matrix is singular.
-        """
-        n_strata, rank, _ = self.cores.shape
-        live = self.diagonal != 0.0
-        inverse = np.divide(1.0, self.diagonal, out=np.zeros_like(self.diagonal), where=live)
-        direct = b * inverse
-        inner = _sum_by(self.strata, self.vectors * direct, n_strata)
-        gram = np.empty((n_strata, rank, rank))
-        for r in range(rank):
-            weighted = self.vectors * (self.vectors[r] * inverse)
-            gram[:, r, :] = _sum_by(self.strata, weighted, n_strata).T
-        capacity = np.eye(rank) + self.cores @ gram
-        outer = np.linalg.solve(capacity, self.cores @ inner.T[:, :, None])[:, :, 0]
-        low_rank = (self.vectors * outer.T[:, self.strata]).sum(axis=0)
-        return np.asarray(direct - inverse * low_rank)
 
 
 @dataclass(frozen=True)
@@ -436,7 +378,7 @@ class _KnownTotals:
     all_exact: NDArray[np.bool_]
 
     def sum(self, cells: Floats) -> Floats:
-        return _sum_by(self.strata, cells, self.totals.size)
+        return sum_by_stratum(self.strata, cells, self.totals.size)
 
     def log_probabilities(self, eta: Floats) -> Floats:
         """`eta` less a constant in each stratum, so that exponentials add up to 1."""
@@ -460,52 +402,11 @@ def _known_totals(
     if noisy.size and (labels.min() < 0 or labels.max() >= n.size):
         raise ModelError(f"strata must lie in 0 .. {n.size - 1}, one for each of the totals.")
     labels = labels.astype(np.intp)
-    all_exact = _sum_by(labels, (~exact).astype(np.float64), n.size) == 0.0
-    excess = _sum_by(labels, np.where(exact, noisy, 0.0), n.size) - n
+    all_exact = sum_by_stratum(labels, (~exact).astype(np.float64), n.size) == 0.0
+    excess = sum_by_stratum(labels, np.where(exact, noisy, 0.0), n.size) - n
     if (np.where(all_exact, np.abs(excess), excess) > 1e-9 * np.maximum(n, 1.0)).any():
         raise ModelError("exact cells contradict the total of their stratum; correct one of them.")
     return _KnownTotals(labels, n, all_exact)
-
-
-def log_lattice_peak(variance: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Log probability that a lattice variable hits its mean, given its variance.
-
-    The variable is taken to be discrete Gaussian, P(j) proportional to exp(-beta j^2). Then the
-    value is -log(2 pi V) / 2 to 1e-16 from V = 2.5 on (a theta function identity), and
-    log(1 - V) for small V, so that exact counts are a smooth limit.
-
-    Parameters
-    ----------
-    variance : array_like of shape (G,)
-        V, ``>= 0``.
-
-    Returns
-    -------
-    value, first, second : ndarray of shape (G,)
-        The log probability and its first two derivatives in V.
-    """
-    v = np.asarray(variance, dtype=np.float64)
-    wide = np.maximum(v, 2.5)
-    large = (-0.5 * np.log(2.0 * np.pi * wide), -0.5 / wide, 0.5 / wide**2)
-    narrow = np.minimum(v, 1e-3)  # j = -1, 0, 1 carry all the mass
-    small = (np.log1p(-narrow), -1.0 / (1.0 - narrow), -1.0 / (1.0 - narrow) ** 2)
-
-    middle = np.clip(v, 1e-3, 2.5)
-    j2 = np.arange(-16.0, 17.0)[:, None] ** 2
-    beta = np.where(middle > 0.25, 0.5 / middle, -np.log(0.5 * middle / (1 - 0.25 * middle)))
-    for _ in range(_PEAK_ROUNDS):
-        weight = np.exp(-beta * j2)
-        mass = weight.sum(axis=0)
-        mean = (weight * j2).sum(axis=0) / mass
-        spread = (weight * (j2 - mean) ** 2).sum(axis=0) / mass
-        # Newton's step on log V, which is nearly linear in beta where V is small
-        beta = beta + mean / spread * np.log(mean / middle)
-    skewness = (weight * (j2 - mean) ** 3).sum(axis=0) / mass
-    # d log(mass) / d beta = -V, and d/d beta takes each cumulant of j^2 to minus the next
-    theta = (-np.log(mass), -mean / spread, (mean * skewness / spread**2 - 1.0) / spread)
-    pick = [v < 1e-3, v < 2.5]
-    h, h1, h2 = (np.select(pick, [s, t], g) for s, t, g in zip(small, theta, large, strict=True))
-    return h, h1, h2
 
 
 def _ascent(point: LikelihoodPoint) -> Floats:
@@ -532,17 +433,6 @@ def _diagonal(entries: Floats) -> DiagonalPlusLowRank:
     return DiagonalPlusLowRank(
         entries, np.empty((0, p)), np.empty((1, 0, 0)), np.zeros(p, dtype=np.intp)
     )
-
-
-def _sum_by(strata: Ints, cells: Floats, n_strata: int) -> Floats:
-    """Sum over strata along the last axis."""
-    if n_strata == 1:
-        return np.asarray(cells.sum(axis=-1, keepdims=True))
-    rows = np.atleast_2d(cells)
-    sums = np.empty((len(rows), n_strata))
-    for out, row in zip(sums, rows, strict=True):
-        out[:] = np.bincount(strata, row, n_strata)
-    return sums.reshape(*cells.shape[:-1], n_strata)
 
 
 def _ratio(a: Floats, b: Floats) -> Floats:

@@ -8,7 +8,7 @@ import pytest
 from patsy import dmatrix
 
 from dpcontingency.inference.design import HierarchicalDesign, sum_coding
-from dpcontingency.inference.likelihood import DiagonalPlusLowRank
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 
 SHAPES = [(2, 3, 4), (3, 1, 2), (2, 2, 2, 3), (1, 1), (5,), (4, 2)]
 

@@ -10,11 +10,9 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.likelihood import (
-    DiagonalPlusLowRank,
-    NoisyTableLikelihood,
-    log_lattice_peak,
-)
+from dpcontingency.inference.lattice import log_lattice_peak
+from dpcontingency.inference.likelihood import NoisyTableLikelihood
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference_noise_aware.json"
 SCHEMES = ("one total", "strata", "poisson")
