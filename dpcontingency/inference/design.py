@@ -66,8 +66,8 @@ class HierarchicalDesign:
         table = np.zeros(self.shape)
         table.ravel()[self._flat] = beta
         for axis in range(table.ndim):
-            moved = np.moveaxis(table, axis, 0)
-            moved[1:] += moved[:1]
+            along = self._along(table, axis)
+            along[:, 1:] += along[:, :1]
         return table.ravel()
 
     def tdot(self, cells: Array) -> Array:
@@ -100,9 +100,13 @@ class HierarchicalDesign:
         table = cells.reshape(self.shape).copy()
         for axis in range(table.ndim):
             if axis not in kept:
-                moved = np.moveaxis(table, axis, 0)
-                moved[0] = moved.sum(axis=0)
+                along = self._along(table, axis)
+                along[:, 0] = along.sum(axis=1)
         return table
+
+    def _along(self, table: Array, axis: int) -> Array:
+        """A view of a contiguous table with three axes, the named one in the middle."""
+        return table.reshape(math.prod(self.shape[:axis]), self.shape[axis], -1)
 
     @cached_property
     def _pairs(self) -> Index:
