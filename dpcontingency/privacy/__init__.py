@@ -1,0 +1,1 @@
+"""Privacy accounting: what a loss means, and what has been spent."""

@@ -1,0 +1,1 @@
+"""From confidential counts to a public release."""

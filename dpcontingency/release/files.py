@@ -1,0 +1,96 @@
+"""The JSON files of releases and results: versioned, checksummed, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dpcontingency.errors import ReleaseError
+
+RELEASE = "dpcontingency-release"
+RESULTS = "dpcontingency-results"
+VERSION = 1
+
+
+def write(path: str | Path, content: dict[str, Any], kind: str = RELEASE) -> None:
+    """Write plain data of some kind to ``path``, atomically.
+
+    Floats are written in Python's shortest form that reads back to the same bits.
+    """
+    document = {"format": kind, "version": VERSION, **content}
+    document["checksum"] = _checksum(document)
+    write_text(path, json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+
+
+def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
+    """The plain data in a file of some kind, after checking that it is one and is unchanged.
+
+    Raises
+    ------
+    ReleaseError
+        If the file is not of this kind and version, or its checksum does not match.
+    """
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ReleaseError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise ReleaseError(f"Cannot read {path}: {error.strerror}.") from None
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, or absurd JSON
+        raise ReleaseError(
+            f"{path} is not a JSON file, so dpcontingency did not write it."
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != kind:
+        raise ReleaseError(f"{path} is not a {kind} file.")
+    if document.get("version") != VERSION:
+        raise ReleaseError(
+            f"{path} is a {kind} file of version {document.get('version')!r}; this package reads "
+            f"version {VERSION}. Upgrade dpcontingency to read it."
+        )
+    if document.pop("checksum", None) != _checksum(document):
+        raise ReleaseError(
+            f"{path} was changed after it was written: its checksum does not match. Ask the "
+            "publisher for the original file."
+        )
+    return {k: v for k, v in document.items() if k not in ("format", "version")}
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file so that it appears whole or not at all."""
+    target = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        # A lone surrogate in a level's label is written as \uXXXX, which JSON reads back.
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files that only their owner reads
+        os.replace(temporary, target)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise _unwritable(path, error) from None
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _unwritable(path: str | Path, error: OSError) -> ReleaseError:
+    return ReleaseError(
+        f"Cannot write {path}: {error.strerror}. Choose a folder that exists and is writable."
+    )
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    # Keys stay in the file's order: the order of the factors is the order of the axes.
+    canonical = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(canonical.encode(errors="backslashreplace")).hexdigest()

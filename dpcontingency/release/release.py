@@ -1,0 +1,596 @@
+"""The wall: what crosses from confidential counts to the public, and the object that crosses."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import PrecisionWarning, PrivacyError, ReleaseError
+from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
+from dpcontingency.release import files
+from dpcontingency.release.mechanisms import (
+    Mechanism,
+    RankDeficientGaussian,
+    RankDeficientJamesStein,
+    mechanism_from_dict,
+)
+from dpcontingency.release.noise import GaussianNoise, Noise, noise_from_dict
+from dpcontingency.release.sampler import Law, grid_exponent, rounded_noise
+from dpcontingency.release.sensitivity import REPLACE_ONE, Neighbours, public_totals_in_words
+from dpcontingency.release.shrinkage import LEAST_DIMENSION
+from dpcontingency.table import ContingencyTable
+
+Array = npt.NDArray[np.float64]
+Origin = Literal["released", "third-party", "exact", "simulated"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Release:
+    """A noisy contingency table, the law of its noise, and the privacy it was bought with.
+
+    Made by `release_table`, `load_release`, `Release.from_noisy_table`, `Release.exact` or
+    `simulate_release`; everything in it is public.
+
+    Attributes
+    ----------
+    domain : Domain
+        Factors and levels.
+    noisy : ndarray of float, shape ``domain.shape``
+        Unbiased for the counts; negative cells are noise and stay. Inference uses this.
+    noise : GaussianNoise or LaplaceNoise
+        The law of ``noisy`` minus the counts.
+    estimate : ndarray of float, shape ``domain.shape``
+        The mechanism's estimate of the counts (shrunken, biased): for reading, not for tests.
+    sigma : float
+        The scale of the noise on one cell of the released table: the standard deviation of
+        Gaussian noise, b of Laplace noise.
+    privacy : GDP or None
+        The loss, or None where it is not stated.
+    neighbours : str or None
+        What the loss protects: "replace-one" or "add-remove".
+    strata : tuple of str
+        Factors whose joint margin is public.
+    totals : ndarray or None
+        The public totals, one a stratum (a 0-d array when only n is public).
+    mechanism : Mechanism or None
+        What was done; None for a table that this package did not noise.
+    origin : {"released", "third-party", "exact", "simulated"}
+        Where the table comes from.
+    provenance : dict
+        How the table was made, in words and numbers; no clock, no machine.
+
+    Examples
+    --------
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
+    >>> release = Release.from_noisy_table([[9.5, -1.2, 4], [3, 8, 2]], domain, sigma=2.0)
+    >>> release
+    <Release A: 2, B: 3; third-party table, privacy not stated; sigma = 2>
+    >>> release.margin("A").noisy
+    array([12.3, 13. ])
+    """
+
+    domain: Domain
+    noisy: Array
+    noise: Noise
+    estimate: Array
+    sigma: float
+    privacy: GDP | None
+    neighbours: str | None
+    strata: tuple[str, ...]
+    totals: npt.NDArray[Any] | None
+    mechanism: Mechanism | None
+    origin: Origin
+    provenance: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for name in ("noisy", "estimate"):
+            values = getattr(self, name).view()
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    # -- other ways in -------------------------------------------------------------------------
+
+    @classmethod
+    def exact(cls, counts: npt.ArrayLike, domain: Domain) -> Release:
+        """Counts as they are, with no noise: for teaching and for the classical limit.
+
+        Not private, and says so. Every estimate, statistic, df and p-value computed from it is
+        the classical one. Fractional counts (weighted tables) are accepted.
+
+        Raises
+        ------
+        ReleaseError
+            If the shape is not the domain's, a count is negative or not finite, or an impossible
+            cell is not empty.
+        """
+        values = _as_cells(counts, domain)
+        if values[~domain.possible()].any():
+            raise ReleaseError(
+                "There are counts in a cell that the domain declares a structural zero. Mend the "
+                "counts, or declare the cell possible."
+            )
+        if (values < 0).any():
+            raise ReleaseError(
+                "Exact counts are at least 0, but some cell is negative. If the table is noisy, "
+                "enter it by Release.from_noisy_table with its sigma."
+            )
+        return cls(
+            domain=domain,
+            noisy=values,
+            noise=GaussianNoise(np.zeros(domain.shape), ()),
+            estimate=values,
+            sigma=0.0,
+            privacy=None,
+            neighbours=None,
+            strata=(),
+            totals=_whole(values.sum()),
+            mechanism=None,
+            origin="exact",
+            provenance={},
+        )
+
+    @classmethod
+    def from_noisy_table(
+        cls,
+        values: npt.ArrayLike,
+        domain: Domain,
+        *,
+        sigma: float | npt.ArrayLike,
+        n_total: float | None = None,
+        neighbours: str | None = None,
+    ) -> Release:
+        """A table to whose cells someone else added independent Gaussian noise.
+
+        Parameters
+        ----------
+        values : array_like, shape ``domain.shape``
+            The noisy cells as published: not clamped, not rounded to be non-negative, not
+            shrunken.
+        domain : Domain
+            Factors and levels. Structural zeros are read as 0 whatever was published there.
+        sigma : float or array_like
+            Standard deviation of the noise, one number or one a cell.
+        n_total : float, optional
+            The number of records, if it is known from elsewhere; inference then conditions on it.
+        neighbours : {"replace-one", "add-remove"}, optional
+            The neighbour relation of the publisher. With it the loss mu = sensitivity / sigma is
+            recorded, rounded up (the smallest sigma where they differ); without it the loss is
+            not stated.
+
+        Raises
+        ------
+        ReleaseError
+            If a value is not finite, sigma is negative, or the shape is not the domain's.
+        """
+        noisy = _as_cells(values, domain)
+        sd = np.asarray(sigma, dtype=np.float64)
+        if not (np.isfinite(sd).all() and (sd >= 0).all()):
+            raise ReleaseError("sigma is a finite standard deviation, at least 0.")
+        if n_total is not None and not (np.isfinite(n_total) and n_total >= 0):
+            raise ReleaseError(f"n_total is a number of records, at least 0; got {n_total}.")
+        if sd.shape not in ((), domain.shape):
+            raise ReleaseError(
+                f"sigma must be one number or an array of the domain's shape {domain.shape}; "
+                f"got shape {sd.shape}."
+            )
+        possible = domain.possible()
+        sd = np.where(possible, sd, 0.0)
+        noisy = np.where(possible, noisy, 0.0)
+        privacy = None
+        if neighbours is not None:
+            sensitivity = Fraction(Neighbours(domain, neighbours).l2_sensitivity)
+            smallest = float(sd[possible].min())
+            privacy = GDP(float_up(sensitivity / Fraction(smallest))) if smallest > 0 else None
+        return cls(
+            domain=domain,
+            noisy=noisy,
+            noise=GaussianNoise(sd**2, None),
+            estimate=noisy,
+            sigma=float(sd.max()),
+            privacy=privacy,
+            neighbours=neighbours,
+            strata=(),
+            totals=None if n_total is None else _whole(n_total),
+            mechanism=None,
+            origin="third-party",
+            provenance={"source": "noisy table made elsewhere"},
+        )
+
+    # -- what it says --------------------------------------------------------------------------
+
+    @property
+    def private(self) -> bool:
+        """Whether the counts behind the table were protected at all."""
+        return self.origin in ("released", "third-party") and not self.noise.is_exact
+
+    @property
+    def n_total(self) -> int | float:
+        """The number of records, where it is public.
+
+        Raises
+        ------
+        ReleaseError
+            Where it is not; `n_total_estimate` is the noisy total.
+        """
+        if self.totals is None:
+            raise ReleaseError(
+                "The number of records of this release is not public. Use n_total_estimate, "
+                "whose standard error is n_total_se."
+            )
+        total = self.totals.sum()
+        return int(total) if float(total).is_integer() else float(total)
+
+    @property
+    def n_total_estimate(self) -> float:
+        """The number of records, exact where it is public, else the sum of the noisy cells."""
+        return float(self.noisy.sum()) if self.totals is None else float(self.n_total)
+
+    @property
+    def n_total_se(self) -> float:
+        """The standard deviation of the noise in `n_total_estimate`; 0 where n is public."""
+        return float(np.sqrt(self.noise.variances.sum())) if self.totals is None else 0.0
+
+    @property
+    def noise_sd(self) -> Array:
+        """The standard deviation of the noise in each cell of ``noisy``."""
+        return self.noise.sd()
+
+    def margin(self, *factors: str) -> Release:
+        """The released margin over the named factors, in the order given (post-processing).
+
+        Raises
+        ------
+        DomainError
+            If a factor is unknown or named twice.
+        ReleaseError
+            If the law of the margin's noise has no simple form (see `GaussianNoise.margin`).
+        """
+        domain = self.domain.project(factors)
+        axes = tuple(self.domain.axis(name) for name in factors)
+        strata = tuple(name for name in factors if name in self.strata)
+        totals = self.totals
+        if totals is not None:
+            totals = _collapse(totals, tuple(self.strata.index(name) for name in strata))
+        return replace(
+            self,
+            domain=domain,
+            noisy=_collapse(self.noisy, axes),
+            noise=self.noise.margin(axes),
+            estimate=_collapse(self.estimate, axes),
+            strata=strata,
+            totals=totals,
+        )
+
+    def conditioned(self) -> Release:
+        """The same release given its public totals: what inference works on.
+
+        A table with independent noise on every cell tells nothing more once the totals are
+        known than its rank-deficient version (see `GaussianNoise.condition`).
+
+        Raises
+        ------
+        ReleaseError
+            If the noise is not Gaussian, which inference relies on.
+        """
+        law = self.noise.as_gaussian()
+        if self.totals is None or law.strata is not None:
+            return self
+        axes = tuple(self.domain.axis(name) for name in self.strata)
+        noisy, noise = law.condition(self.noisy, self.totals, axes)
+        return replace(self, noisy=noisy, noise=noise)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a cell: the factors, then ``noisy``, ``noise_sd`` and ``estimate``.
+
+        A factor that has one of these three names keeps it: address the columns by position.
+        """
+        columns = []
+        for axis, (name, levels) in enumerate(self.domain.levels.items()):
+            # Labels of several kinds stay what they are: 1 and True are two levels.
+            kind = None if len({type(level) for level in levels}) == 1 else object
+            along = [-1 if i == axis else 1 for i in range(len(self.domain.shape))]
+            position = np.arange(len(levels)).reshape(along)
+            labels = pd.Series(list(levels), dtype=kind, name=name)
+            cells = np.broadcast_to(position, self.domain.shape).ravel()
+            columns.append(labels.take(cells).reset_index(drop=True))
+        for name in ("noisy", "noise_sd", "estimate"):
+            columns.append(pd.Series(getattr(self, name).ravel(), name=name))
+        return pd.concat(columns, axis=1)
+
+    def statement(self) -> dict[str, str]:
+        """What a reader must know of the protection, as short labelled sentences."""
+        if self.noise.is_exact:
+            return {"Privacy": "NOT PRIVATE: exact counts, no noise"}
+        loss = "not stated" if self.privacy is None else self.privacy.describe()
+        spread = self.noise_sd[self.domain.possible()]
+        low, high = float(spread.min()), float(spread.max())
+        sd = f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
+        return {
+            "Privacy": f"NOT PRIVATE: simulated, at {loss}" if self.origin == "simulated" else loss,
+            "Neighbours": self.neighbours or "not stated",
+            "Public": public_totals_in_words(self.strata if self.totals is not None else None),
+            "Noise": f"{self.noise.name}, standard deviation of a cell {sd}",
+        }
+
+    def __repr__(self) -> str:
+        factors = repr(self.domain).removeprefix("Domain(").removesuffix(")")
+        if self.noise.is_exact:
+            return f"<Release {factors}; NOT PRIVATE: exact counts>"
+        loss = (
+            "privacy not stated"
+            if self.privacy is None
+            else f"mu = {ceil_digits(self.privacy.mu)} ({self.neighbours})"
+        )
+        source = {
+            "released": repr(self.mechanism),
+            "third-party": "third-party table",
+            "simulated": f"NOT PRIVATE: simulated, {self.mechanism!r}",
+        }[self.origin]
+        return f"<Release {factors}; {source}, {loss}; sigma = {self.sigma:.4g}>"
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the release to a JSON file; the file appears whole or not at all."""
+        files.write(path, self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The release as plain data, as it stands in its JSON file."""
+        return {
+            "domain": self.domain.to_dict(),
+            "noisy": self.noisy.ravel().tolist(),
+            "estimate": self.estimate.ravel().tolist(),
+            "noise": self.noise.to_dict(),
+            "sigma": self.sigma,
+            "mu": None if self.privacy is None else self.privacy.mu,
+            "neighbours": self.neighbours,
+            "strata": list(self.strata),
+            "totals": None if self.totals is None else self.totals.ravel().tolist(),
+            "mechanism": None if self.mechanism is None else self.mechanism.to_dict(),
+            "origin": self.origin,
+            "provenance": self.provenance,
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Release:
+        """The release that `to_dict` wrote."""
+        domain = Domain.from_dict(content["domain"])
+        strata = tuple(content["strata"])
+        totals = content["totals"]
+        if totals is not None:
+            totals = np.asarray(totals).reshape([len(domain.levels[name]) for name in strata])
+        return cls(
+            domain=domain,
+            noisy=np.asarray(content["noisy"], dtype=np.float64).reshape(domain.shape),
+            noise=noise_from_dict(content["noise"], domain.shape),
+            estimate=np.asarray(content["estimate"], dtype=np.float64).reshape(domain.shape),
+            sigma=content["sigma"],
+            privacy=None if content["mu"] is None else GDP(content["mu"]),
+            neighbours=content["neighbours"],
+            strata=strata,
+            totals=totals,
+            mechanism=(
+                None if content["mechanism"] is None else mechanism_from_dict(content["mechanism"])
+            ),
+            origin=content["origin"],
+            provenance=content["provenance"],
+        )
+
+
+def load_release(path: str | Path) -> Release:
+    """Read a release from the JSON file that `Release.save` wrote, bit for bit.
+
+    Raises
+    ------
+    ReleaseError
+        If the file is no release, is of an unknown version, or was changed after it was written.
+    """
+    return Release.from_dict(files.read(path))
+
+
+def release_table(
+    table: ContingencyTable,
+    privacy: GDP,
+    *,
+    mechanism: Mechanism | None = None,
+    neighbours: str = REPLACE_ONE,
+    strata: Sequence[str] = (),
+) -> Release:
+    """Release a confidential table under Gaussian differential privacy.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+        The confidential counts.
+    privacy : GDP
+        The loss to spend.
+    mechanism : Mechanism, optional
+        `RankDeficientJamesStein` by default, or `RankDeficientGaussian` where the table is too
+        small to shrink. Either way ``noisy`` has the same law.
+    neighbours : {"replace-one", "add-remove"}
+        What the loss protects: the value of one record (n is public), or its presence.
+    strata : sequence of str
+        Factors whose joint margin is fixed by design or public already; with ``replace-one``.
+
+    Returns
+    -------
+    Release
+        ``noisy`` = counts + noise in the sensitivity space (on all cells with a mechanism of
+        full rank), of scale sigma = sensitivity / mu (`laplace_scale` with `Laplace`), exactly
+        mu-GDP: the noise is rounded to a dyadic grid (see `sampler`), drawn from the operating
+        system. There is no seed.
+
+    Raises
+    ------
+    PrivacyError
+        If the mechanism is not defined for the table, or its number of records is not public.
+
+    References
+    ----------
+    Kim, Lee, Kwak and Jung, arXiv 2211.15019, Theorem 2 (rank-deficient mechanism).
+
+    Examples
+    --------
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
+    >>> table = ContingencyTable([[9, 0, 4], [3, 8, 2]], domain)
+    >>> release = release_table(table, GDP(mu=0.5))
+    >>> release.n_total, round(release.sigma, 3)
+    (26, 2.828)
+    """
+    if not isinstance(table, ContingencyTable):
+        raise ReleaseError(
+            f"release_table takes a ContingencyTable; got {type(table).__name__}. Make one by "
+            "tabulate(records, domain) or ContingencyTable(counts, domain)."
+        )
+    space = Neighbours(table.domain, neighbours, strata)
+    if space.fixed is not None and not table.n_is_public:
+        raise PrivacyError(
+            "Records with missing values were dropped, so the number of records left is itself "
+            "confidential and cannot be public. Release with neighbours='add-remove', or tabulate "
+            "with a declared level for missing values."
+        )
+    return _noised(table.counts, space, privacy, mechanism, rounded_noise, "released")
+
+
+def simulate_release(
+    counts: npt.ArrayLike,
+    domain: Domain,
+    privacy: GDP,
+    rng: np.random.Generator,
+    *,
+    mechanism: Mechanism | None = None,
+    neighbours: str = REPLACE_ONE,
+    strata: Sequence[str] = (),
+) -> Release:
+    """What `release_table` would make of public or invented counts, from a seeded generator.
+
+    For simulation and teaching only: whoever knows the seed can remove the noise, so the result
+    is stamped ``private = False`` for good.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape ``domain.shape``
+        The counts.
+    domain, privacy, mechanism, neighbours, strata
+        As in `release_table`.
+    rng : numpy.random.Generator
+        Where the noise comes from.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> simulate_release([[9, 0], [3, 8]], domain, GDP(1), rng).private
+    False
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise ReleaseError(
+            "simulate_release needs a numpy Generator, such as numpy.random.default_rng(1)."
+        )
+
+    def seeded(law: Law, size: int, scale: float, exponent: int) -> npt.NDArray[np.int64]:
+        scaled = np.ldexp(scale, exponent) * law.simulate(rng, size)
+        return np.asarray(np.rint(scaled), dtype=np.int64)
+
+    table = ContingencyTable(counts, domain)
+    space = Neighbours(domain, neighbours, strata)
+    return _noised(table.counts, space, privacy, mechanism, seeded, "simulated")
+
+
+def _noised(
+    counts: npt.NDArray[np.int64],
+    space: Neighbours,
+    privacy: GDP,
+    mechanism: Mechanism | None,
+    draw: Callable[[Law, int, float, int], npt.NDArray[np.int64]],
+    origin: Origin,
+) -> Release:
+    if not isinstance(privacy, GDP):
+        raise PrivacyError(
+            f"The privacy loss is a GDP object such as GDP(mu=0.5); got {privacy!r}."
+        )
+    mechanism = mechanism or _default_mechanism(space)
+    mechanism.check(space)
+    sigma = mechanism.sigma(privacy, space)
+    exponent = grid_exponent(sigma)
+    possible = space.domain.possible()
+    steps = draw(mechanism.law, counts.size, sigma, exponent).reshape(counts.shape) * possible
+    # Exact in integers; whatever happens in floats from here on is post-processing.
+    noisy = np.ldexp(((counts << exponent) + steps).astype(np.float64), -exponent)
+    noise = mechanism.noise(sigma, space)
+    totals = space.public_totals(counts)
+    if totals is not None and mechanism.rank_deficient:
+        noisy, noise = noise.as_gaussian().condition(noisy, totals, space.fixed or ())
+    return Release(
+        domain=space.domain,
+        noisy=noisy,
+        noise=noise,
+        estimate=mechanism.estimate(noisy, sigma, space),
+        sigma=sigma,
+        privacy=privacy,
+        neighbours=space.relation,
+        strata=tuple(space.strata),
+        totals=totals,
+        mechanism=mechanism,
+        origin=origin,
+        provenance={"noise": f"{mechanism.law.name} rounded to multiples of 2^-{exponent}"},
+    )
+
+
+def _default_mechanism(space: Neighbours) -> Mechanism:
+    shrunken = RankDeficientJamesStein()
+    enough = space.deviation_dimension >= LEAST_DIMENSION
+    return shrunken if enough else RankDeficientGaussian()
+
+
+def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
+    """A float64 copy of cell values, checked against the domain."""
+    given = np.asarray(values)
+    if given.ndim == 1 and len(domain.shape) > 1:
+        raise ReleaseError(
+            f"Expected a table of shape {domain.shape}; got a flat list of {given.size} numbers. "
+            "Reshape it, last factor fastest."
+        )
+    if given.shape != domain.shape:
+        raise ReleaseError(
+            f"The table must have the domain's shape {domain.shape}; got {given.shape}. Axes are "
+            f"{', '.join(domain.names)}, in this order."
+        )
+    if given.dtype.kind not in "iuf":
+        raise ReleaseError(f"Cell values must be numbers; got an array of {given.dtype}.")
+    cells = given.astype(np.float64)
+    if not np.isfinite(cells).all():
+        raise ReleaseError(
+            "Some cell is NaN or infinite. Every declared cell needs a value: a cell nobody is in "
+            "is 0, and an impossible one is declared in Domain(structural_zeros=...)."
+        )
+    if given.dtype == np.float32 and (np.abs(cells) > 2**24).any():
+        warnings.warn(
+            "The table came as float32, which cannot hold whole numbers above 2^24: some cells "
+            "may have lost digits before they arrived. Pass float64 or integers.",
+            PrecisionWarning,
+            stacklevel=3,
+        )
+    return cells
+
+
+def _collapse(values: npt.NDArray[Any], axes: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Sum over the axes not named and put the others in the order given."""
+    dropped = tuple(i for i in range(values.ndim) if i not in axes)
+    kept = [i for i in range(values.ndim) if i in axes]
+    return np.asarray(values.sum(axis=dropped)).transpose([kept.index(i) for i in axes])
+
+
+def _whole(value: float) -> npt.NDArray[Any]:
+    """A total as a 0-d array, of integers where it is whole."""
+    whole = float(value).is_integer() and abs(value) < 2**63
+    return np.asarray(int(value) if whole else float(value))

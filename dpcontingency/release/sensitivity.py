@@ -1,0 +1,135 @@
+"""What neighbouring data sets are, and what follows: sensitivity, its space, what is public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import PrivacyError, did_you_mean
+from dpcontingency.privacy.gdp import root_up
+
+REPLACE_ONE = "replace-one"
+ADD_REMOVE = "add-remove"
+SQUARED_SENSITIVITY = {REPLACE_ONE: 2, ADD_REMOVE: 1}
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A neighbour relation on the tables of one domain.
+
+    Parameters
+    ----------
+    domain : Domain
+        The public factors and levels.
+    relation : {"replace-one", "add-remove"}
+        What two neighbouring data sets differ in: the value of one record, or its presence.
+    strata : sequence of str, optional
+        Factors whose joint margin is public (fixed by design); under ``replace-one`` a record
+        then changes inside its stratum. Only one joint margin can be public.
+
+    Raises
+    ------
+    PrivacyError
+        If the relation is unknown, or strata are named under ``add-remove``, where nothing is
+        public, or the strata leave no record anything to change.
+
+    Notes
+    -----
+    The table of METHODS: differences of neighbouring tables are e_i - e_j (replace-one), the
+    same within a stratum (with strata), or e_i (add-remove), over the possible cells.
+
+    Examples
+    --------
+    >>> domain = Domain({"Admit": ["yes", "no"], "Dept": list("ABCDEF")})
+    >>> Neighbours(domain).dimension, Neighbours(domain, strata=["Dept"]).dimension
+    (11, 6)
+    """
+
+    domain: Domain
+    relation: str = REPLACE_ONE
+    strata: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.relation not in SQUARED_SENSITIVITY:
+            raise PrivacyError(
+                f"There is no neighbour relation {self.relation!r}; "
+                f"{did_you_mean(str(self.relation), SQUARED_SENSITIVITY)}"
+            )
+        if isinstance(self.strata, str):
+            raise PrivacyError(f"`strata` is a sequence of factor names: write [{self.strata!r}].")
+        for name in self.strata:
+            if not isinstance(name, str):
+                raise PrivacyError(
+                    "Only one joint margin can be public, given by its factors such as "
+                    f"['Sex', 'Age']; got {name!r}. Two public margins that overlap leave no "
+                    "neighbouring pair to protect."
+                )
+            self.domain.axis(name)
+        object.__setattr__(
+            self, "strata", tuple(n for n in self.domain.names if n in set(self.strata))
+        )
+        if self.strata and self.relation == ADD_REMOVE:
+            raise PrivacyError(
+                "Under add-remove no total is public, so there are no strata: use "
+                "neighbours='replace-one' with strata, or drop the strata."
+            )
+        if self.dimension < 1:
+            raise PrivacyError(
+                "No cell can change: every stratum has a single possible cell, so the table is "
+                "public as it stands. Name fewer strata."
+            )
+
+    @property
+    def l2_sensitivity(self) -> float:
+        """The L2 distance of neighbouring tables: sqrt 2 or 1, rounded up to a float."""
+        return root_up(Fraction(SQUARED_SENSITIVITY[self.relation]))
+
+    @property
+    def fixed(self) -> tuple[int, ...] | None:
+        """The axes of the public margin: () for the total alone, None where nothing is public."""
+        if self.relation == ADD_REMOVE:
+            return None
+        return tuple(self.domain.axis(name) for name in self.strata)
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the span of all differences of neighbouring tables."""
+        if not self.domain.structural_zeros:
+            strata = math.prod(len(self.domain.levels[name]) for name in self.strata)
+            return self.domain.size - (0 if self.fixed is None else strata)
+        possible = self.domain.possible()
+        if self.fixed is None:
+            return int(possible.sum())
+        others = tuple(i for i in range(possible.ndim) if i not in self.fixed)
+        return int(possible.sum()) - int(possible.any(axis=others).sum())
+
+    @property
+    def deviation_dimension(self) -> int:
+        """The dimension of the deviations from a table that is uniform in each stratum.
+
+        One less than `dimension` under add-remove, where the level of the uniform table has to
+        be estimated.
+        """
+        return self.dimension - (self.fixed is None)
+
+    def public_totals(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """The totals that are public, one a stratum, of the shape of the strata."""
+        if self.fixed is None:
+            return None
+        others = tuple(i for i in range(counts.ndim) if i not in self.fixed)
+        return np.asarray(counts.sum(axis=others))
+
+
+def public_totals_in_words(strata: Sequence[str] | None) -> str:
+    """What is public beside a release: nothing (None), n, or the totals of strata."""
+    if strata is None:
+        return "nothing"
+    if not strata:
+        return "the number of records"
+    return "the number of records in each combination of " + ", ".join(strata)

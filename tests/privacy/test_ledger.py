@@ -1,0 +1,161 @@
+"""The ledger on disk: never overspent, whatever crashes or runs beside it."""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcontingency.errors import PrivacyError
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.ledger import PrivacyLedger
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "survey.ledger"
+
+
+def test_losses_compose_as_they_print(path):
+    ledger = PrivacyLedger(path, GDP(0.5))
+    assert (ledger.spent, ledger.remaining) == (0.0, 0.5)
+    ledger.finish(ledger.reserve(GDP(0.3), "first"), "sha256:a")
+    assert (ledger.spent, ledger.remaining) == (0.3, 0.4)
+    ledger.finish(ledger.reserve(GDP(0.4), "second"), "sha256:b")
+    assert (ledger.spent, ledger.remaining) == (0.5, 0.0)
+    assert [(e.number, e.mu, e.what, e.checksum) for e in ledger.entries] == [
+        (1, 0.3, "first", "sha256:a"),
+        (2, 0.4, "second", "sha256:b"),
+    ]
+    with pytest.raises(PrivacyError, match="has mu = 0 left"):
+        ledger.reserve(GDP(1e-9), "third")
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0.01, 2), min_size=1, max_size=12))
+def test_what_is_accepted_never_exceeds_the_budget(tmp_path_factory, losses):
+    ledger = PrivacyLedger(tmp_path_factory.mktemp("ledger") / "l", GDP(2))
+    accepted = []
+    for mu in losses:
+        before = ledger.remaining
+        try:
+            ledger.reserve(GDP(mu), "x")
+        except PrivacyError:
+            assert mu > before
+            assert ledger.remaining == before
+        else:
+            assert mu <= before
+            accepted.append(mu)
+    assert sum(mu**2 for mu in accepted) <= 4 * (1 + 1e-15)
+    assert ledger.spent == pytest.approx(sum(mu**2 for mu in accepted) ** 0.5)
+
+
+def test_the_rest_can_always_be_spent(path):
+    ledger = PrivacyLedger(path, GDP(1))
+    ledger.reserve(GDP(0.7), "most")
+    ledger.reserve(GDP(ledger.remaining), "the rest")
+    assert ledger.spent <= 1
+    assert ledger.remaining < 1e-7
+
+
+def test_a_ledger_is_reopened_with_its_own_budget(path):
+    PrivacyLedger(path, GDP(1)).reserve(GDP(0.6), "first")
+    again = PrivacyLedger(path)
+    assert (again.budget, again.spent, again.neighbours) == (GDP(1), 0.6, "replace-one")
+    assert PrivacyLedger(path, GDP(1)).spent == 0.6
+    with pytest.raises(PrivacyError, match=r"budget of mu = 1\.0, not 2\.0"):
+        PrivacyLedger(path, GDP(2))
+    with pytest.raises(PrivacyError, match="do not add up"):
+        PrivacyLedger(path, neighbours="add-remove")
+    with pytest.raises(PrivacyError, match="do not add up"):
+        again.reserve(GDP(0.1), "other", neighbours="add-remove")
+    assert again.spent == 0.6
+
+
+def test_misuse_is_one_sentence_and_spends_nothing(path, tmp_path):
+    with pytest.raises(PrivacyError, match="There is no ledger"):
+        PrivacyLedger(path)
+    assert not path.exists()
+    with pytest.raises(PrivacyError, match="Cannot open"):
+        PrivacyLedger(tmp_path / "no folder" / "l", GDP(1))
+    (tmp_path / "text").write_text("not a database, but long enough to be taken for one " * 40)
+    with pytest.raises(PrivacyError, match="cannot be used as a privacy ledger"):
+        PrivacyLedger(tmp_path / "text", GDP(1))
+    ledger = PrivacyLedger(path, GDP(1))
+    number = ledger.reserve(GDP(0.1), "x")
+    ledger.finish(number, "sha256:a")
+    for wrong in (number, 99):
+        with pytest.raises(PrivacyError, match="no open entry"):
+            ledger.finish(wrong, "sha256:b")
+
+
+def test_a_reservation_is_spent_though_never_finished(path):
+    PrivacyLedger(path, GDP(1)).reserve(GDP(0.8), "crashed")
+    ledger = PrivacyLedger(path)
+    assert ledger.entries[0].checksum is None
+    assert ledger.remaining == 0.6
+
+
+def spend(path, mu, attempts, results):
+    ledger = PrivacyLedger(path)
+    for _ in range(attempts):
+        try:
+            ledger.reserve(GDP(mu), "concurrent")
+            results.put(1)
+        except PrivacyError:
+            results.put(0)
+
+
+def test_concurrent_processes_cannot_jointly_overspend(path):
+    PrivacyLedger(path, GDP(1))
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    workers = [context.Process(target=spend, args=(path, 0.2, 15, results)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    accepted = sum(results.get(timeout=60) for _ in range(60))
+    for worker in workers:
+        worker.join(timeout=60)
+        assert worker.exitcode == 0
+    assert accepted == 25  # 25 times 0.2^2 is 1
+    assert PrivacyLedger(path).spent == 1.0
+
+
+SPENDER = """
+import sys
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.ledger import PrivacyLedger
+ledger = PrivacyLedger(sys.argv[1])
+print("ready", flush=True)
+while True:
+    number = ledger.reserve(GDP(0.01), "loop")
+    print(number, flush=True)  # from here on noise could have been drawn and seen
+    ledger.finish(number, "sha256:x")
+"""
+
+
+def test_kill_never_unspends(path):
+    """Kill -9 at random moments: every reservation that was announced is in the books."""
+    PrivacyLedger(path, GDP(10))
+    announced = 0
+    for round_ in range(5):
+        command = [sys.executable, "-c", SPENDER, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.05 + 0.03 * round_)
+            os.kill(process.pid, signal.SIGKILL)
+            numbers = [int(line) for line in process.stdout.read().split() if line.isdigit()]
+        announced = max([announced, *numbers])
+        ledger = PrivacyLedger(path)
+        assert len(ledger.entries) >= announced
+        assert ledger.spent == pytest.approx(0.01 * len(ledger.entries) ** 0.5)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    assert announced > 5

@@ -1,0 +1,300 @@
+"""Release files: whole or not at all, unchanged or refused."""
+
+import errno
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import ReleaseError
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release import files
+from dpcontingency.release.release import load_release, simulate_release
+
+DOMAIN = Domain(
+    {"Séx": ["f", "m"], "A\\ge": [1, 2.5, "x"]},
+    ordered=["A\\ge"],
+    structural_zeros=[{"Séx": "m", "A\\ge": 1}],
+)
+
+
+def make(seed=1):
+    counts = np.array([[3, 1, 4], [0, 5, 9]])
+    return simulate_release(counts, DOMAIN, GDP(0.7), np.random.default_rng(seed))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "release.json"
+    make().save(path)
+    return path
+
+
+def same(one, other):
+    """The same keys in the same order, the same values of the same types."""
+    return json.dumps(one.to_dict()) == json.dumps(other.to_dict())
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_any_changed_byte_is_refused_or_changes_nothing(saved):
+    """White space may change; whatever loads is the release that was saved."""
+    original, content = make(), saved.read_bytes()
+    refused = loaded = 0
+    for position in range(len(content)):
+        for flip in (1, 32):
+            changed = bytearray(content)
+            changed[position] ^= flip
+            saved.write_bytes(bytes(changed))
+            try:
+                again = load_release(saved)
+            except ReleaseError:
+                refused += 1
+            else:
+                loaded += 1
+                assert same(again, original)
+    assert refused > 1.5 * len(content)
+    assert loaded < 0.2 * len(content)
+
+
+def paths_of(value, prefix=()):
+    yield prefix
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(item, dict | list):
+            yield from paths_of(item, (*prefix, key))
+        else:
+            yield (*prefix, key)
+
+
+def variants(value):
+    """Other values for a field, near and far."""
+    yield "something else"
+    yield None if value is not None else 0
+    if isinstance(value, bool | int):
+        yield value + 1
+    if isinstance(value, int):
+        yield float(value)
+    if isinstance(value, float):
+        yield np.nextafter(value, 1e9)
+        yield -value
+
+
+def test_any_changed_field_is_refused(saved):
+    document = json.loads(saved.read_text())
+    tried = 0
+    for path in paths_of(document):
+        if not path:
+            continue
+        for change in ("drop", *variants(_at(document, path))):
+            tampered = json.loads(saved.read_text())
+            holder = _at(tampered, path[:-1])
+            if change == "drop":
+                del holder[path[-1]]
+            else:
+                holder[path[-1]] = change
+            saved_text = json.dumps(tampered)
+            other = saved.with_name("tampered.json")
+            other.write_text(saved_text)
+            with pytest.raises(ReleaseError):
+                load_release(other)
+            tried += 1
+    assert tried > 100
+
+
+def _at(value, path):
+    for key in path:
+        value = value[key]
+    return value
+
+
+def test_the_order_of_the_factors_cannot_be_changed(saved):
+    """The order of keys is the order of axes: a sorted checksum would not see this."""
+    document = json.loads(saved.read_text())
+    levels = document["domain"]["factors"]
+    document["domain"]["factors"] = dict(reversed(levels.items()))
+    saved.write_text(json.dumps(document))
+    with pytest.raises(ReleaseError, match="changed after it was written"):
+        load_release(saved)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5])
+def test_another_version_is_refused(saved, version):
+    document = json.loads(saved.read_text())
+    document["version"] = version
+    document.pop("checksum")
+    document["checksum"] = files._checksum(document)
+    saved.write_text(json.dumps(document))
+    with pytest.raises(ReleaseError, match=r"of version .* reads version 1") as caught:
+        load_release(saved)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"A,B,count\n1,2,3\n",
+        b"[1, 2]",
+        b"null",
+        b"7",
+        b"{}",
+        b'{"format": "dpcontingency-release"}',
+        b'{"format": "another", "version": 1}',
+        b"[" * 100_000,
+        b"1" * 10_000,
+        b'{"format": "dpcontingency-release", "version": 1, "checksum": "sha256:0"}',
+    ],
+    ids=range(12),
+)
+def test_what_is_no_release_is_refused_in_one_sentence(tmp_path, content):
+    path = tmp_path / "other.json"
+    path.write_bytes(content)
+    with pytest.raises(ReleaseError) as caught:
+        load_release(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_files_and_folders(tmp_path):
+    with pytest.raises(ReleaseError, match="There is no file"):
+        load_release(tmp_path / "nowhere.json")
+    with pytest.raises(ReleaseError, match="Cannot read"):
+        load_release(tmp_path)
+    with pytest.raises(ReleaseError, match="Choose a folder that exists"):
+        make().save(tmp_path / "no" / "such" / "folder.json")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReleaseError, match="Choose a folder"):
+        make().save(tmp_path / "file" / "below.json")
+    with pytest.raises(ReleaseError, match="Cannot write"):
+        make().save(tmp_path)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser writes everywhere"
+)
+def test_a_folder_that_is_read_only(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ReleaseError, match="Permission denied"):
+        make().save(tmp_path / "release.json")
+    tmp_path.chmod(0o700)
+
+
+def test_a_refused_folder(tmp_path, monkeypatch):
+    """What a read-only folder does, for the superuser too."""
+
+    def refuse(**kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    with pytest.raises(ReleaseError, match=r"Permission denied\. Choose a folder"):
+        make().save(tmp_path / "release.json")
+
+
+# ------------------------------------------------------------------ whole or not at all
+
+
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def crash(*args, **kwargs):
+    raise RuntimeError("power")
+
+
+def full(*args, **kwargs):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("step", ["replace", "fsync", "chmod", "fdopen"])
+@pytest.mark.parametrize(
+    ("fault", "seen"), [(interrupt, KeyboardInterrupt), (crash, RuntimeError), (full, ReleaseError)]
+)
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_crash_leaves_what_was_there(tmp_path, monkeypatch, step, fault, seen, exists):
+    path = tmp_path / "release.json"
+    if exists:
+        make(1).save(path)
+    before = path.read_bytes() if exists else None
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, step, fault)
+        with pytest.raises(seen):
+            make(2).save(path)
+    assert os.listdir(tmp_path) == (["release.json"] if exists else [])
+    if exists:
+        assert path.read_bytes() == before
+    make(2).save(path)
+    assert same(load_release(path), make(2))
+
+
+def test_ctrl_c_after_the_file_is_in_place_is_still_ctrl_c(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def late(*args):
+        replace(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", late)
+    with pytest.raises(KeyboardInterrupt):
+        make().save(tmp_path / "release.json")
+    assert same(load_release(tmp_path / "release.json"), make())
+
+
+def test_a_half_written_text_never_shows(tmp_path, monkeypatch):
+    """At the moment of replacement the new file is complete on disk under another name."""
+    path, seen = tmp_path / "release.json", []
+    replace = os.replace
+
+    def watched(source, target):
+        seen.append(same(load_release(source), make()))
+        assert not path.exists()
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", watched)
+    make().save(path)
+    assert seen == [True]
+
+
+# ------------------------------------------------------------------ what is written
+
+
+def test_the_file_is_readable_text_of_a_stated_version(saved):
+    text = saved.read_text(encoding="utf-8")
+    document = json.loads(text)
+    assert (document["format"], document["version"]) == ("dpcontingency-release", 1)
+    assert "Séx" in text
+    assert "NaN" not in text
+    assert text.endswith("}\n")
+
+
+def test_the_same_release_gives_the_same_bytes(saved, tmp_path):
+    again = tmp_path / "again.json"
+    load_release(saved).save(str(again))
+    assert again.read_bytes() == saved.read_bytes()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX")
+def test_the_file_has_the_permissions_of_a_new_file(saved):
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_label_that_is_no_unicode_text_survives(tmp_path):
+    """os.listdir and the like give such labels: '\\udcff' is a byte that was no UTF-8."""
+    domain = Domain({"A": ["\udcff", r"\udcff", "b"]})
+    release = simulate_release([1, 2, 3], domain, GDP(1), np.random.default_rng(1))
+    release.save(tmp_path / "odd.json")
+    assert load_release(tmp_path / "odd.json").domain == domain
+
+
+def test_numbers_that_json_lacks_are_not_written(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write(tmp_path / "bad.json", {"x": float("nan")})
+    assert os.listdir(tmp_path) == []
