@@ -67,6 +67,9 @@ FLOORS = {
     # what people see
     "report": 7,
     "report.words": 7,
+    "report.tables": 7,
+    "report.reproduction": 7,
+    "report.plain": 7,
     "report.plots": 7,
     "report.document": 7,
     "cli": 7,

@@ -85,7 +85,7 @@ class HierarchicalDesign:
         if len(curvature.vectors):
             rows = np.stack([self._by_stratum(v) for v in curvature.vectors])  # (R, G, q)
             weighted = np.einsum("grs,sgj->rgj", curvature.cores, rows)
-            flat = (-1, self.n_columns)
+            flat = (rows.shape[0] * rows.shape[1], self.n_columns)
             out += rows.reshape(flat).T @ weighted.reshape(flat)
         return out
 

@@ -214,15 +214,15 @@ class LogLinearResults(LikelihoodModelResults):
         """Likelihood-ratio and score tests of the model against the saturated one.
 
         Both account for sampling and noise; the reference distribution is chi-square on
-        ``df_resid``, by its upper tail.
+        ``df_resid``, by its upper tail. A model with no df to spare has nothing to test: nan.
         """
-        statistics = np.array([self.deviance, self.pearson_chi2])
         frame = pd.DataFrame(
-            {"statistic": statistics, "df": self.df_resid, "pvalue": np.nan},
+            {"statistic": np.nan, "df": self.df_resid, "pvalue": np.nan},
             index=["noise-aware LR", "noise-aware score"],
         )
         if self.df_resid > 0:
-            frame["pvalue"] = stats.chi2.sf(statistics, self.df_resid)
+            frame["statistic"] = [self.deviance, self.pearson_chi2]
+            frame["pvalue"] = stats.chi2.sf(frame["statistic"], self.df_resid)
         return frame
 
     # -- cells ---------------------------------------------------------------------------------

@@ -1,0 +1,69 @@
+"""Private contingency tables, and log-linear inference that allows for their noise."""
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from dpcontingency import errors
+from dpcontingency.domain import Domain
+from dpcontingency.inference.hypothesis import TestResult, independence_test
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.mechanisms import (
+    BlockJamesStein,
+    Gaussian,
+    JamesStein,
+    Laplace,
+    RankDeficientGaussian,
+    RankDeficientJamesStein,
+)
+from dpcontingency.release.release import Release, load_release, release_table, simulate_release
+from dpcontingency.table import ContingencyTable
+from dpcontingency.tabulate import tabulate
+
+if TYPE_CHECKING:
+    from dpcontingency.report import plots
+    from dpcontingency.report.document import write_report
+
+__version__ = version("dpcontingency")
+
+__all__ = [
+    "GDP",
+    "BlockJamesStein",
+    "ContingencyTable",
+    "Domain",
+    "Gaussian",
+    "JamesStein",
+    "Laplace",
+    "LogLinearModel",
+    "LogLinearResults",
+    "RankDeficientGaussian",
+    "RankDeficientJamesStein",
+    "Release",
+    "TestResult",
+    "errors",
+    "independence_test",
+    "load_release",
+    "plots",
+    "release_table",
+    "simulate_release",
+    "tabulate",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load what draws when it is first asked for: it is over a quarter of the import time."""
+    if name == "plots":
+        from dpcontingency.report import plots
+
+        return plots
+    if name == "write_report":
+        from dpcontingency.report.document import write_report
+
+        return write_report
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,471 @@
+"""The command line: parses, calls, prints. Every number comes from the objects it calls."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import numpy as np
+import typer
+from typer.core import TyperGroup
+
+from dpcontingency._demo_data import demo_file
+from dpcontingency.domain import Domain, label_text
+from dpcontingency.errors import DPContingencyError, PrivacyError, did_you_mean
+from dpcontingency.inference.hypothesis import TestResult, independence_test
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.printing import pvalue_text
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.mechanisms import MECHANISMS, Mechanism
+from dpcontingency.release.release import Release, load_release, release_table
+from dpcontingency.release.sensitivity import REPLACE_ONE
+from dpcontingency.report import plain
+from dpcontingency.report.document import write_report
+from dpcontingency.report.words import number_of, records_of
+from dpcontingency.tabulate import tabulate
+
+MISUSE = 2
+
+
+class CommandLineError(DPContingencyError):
+    """The options contradict each other, or name an output that may not be written."""
+
+
+# What a user can mend: beside the package's errors and the file system's, whatever typer raises on
+# misuse, which are click's errors under names that typer keeps private.
+_REFUSALS: tuple[type[Exception], ...] = (
+    DPContingencyError,
+    OSError,
+    *(
+        kind
+        for kind in typer.BadParameter.__mro__
+        if issubclass(kind, Exception) and hasattr(kind, "format_message")
+    ),
+)
+
+
+class OneLineErrors(TyperGroup):
+    """Commands whose every failure is one line on standard error and exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, and turn misuse and the package's errors into one line."""
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+        except typer.Abort:
+            raise SystemExit(130) from None
+        except _REFUSALS as error:
+            _fail(error)
+        raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: Exception) -> NoReturn:
+    """One line on standard error, without a traceback."""
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"Cannot use {error.filename}: {error.strerror}."
+    typer.echo(f"dpcontingency: {' '.join(text.split())}", err=True)
+    raise SystemExit(MISUSE)
+
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    name="dpcontingency",
+    epilog="Start with: dpcontingency demo",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dpcontingency {version('dpcontingency')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Private contingency tables, and log-linear inference that allows for their noise."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="dpcontingency")
+
+
+# ------------------------------------------------------------------ what options mean
+
+
+class Statistic(StrEnum):
+    """Test statistics."""
+
+    LR = "lr"
+    SCORE = "score"
+
+
+# "\b" keeps the lines of a paragraph of help as they are.
+_DOMAIN_FILE = """\b
+The domain file declares the public factors and their levels, in order:
+  factors:
+    Admit: [Admitted, Rejected]
+    Dept: [A, B, C]
+"""
+
+
+def _example(command: str, *more: str) -> str:
+    """What stands under the options of a command."""
+    return "\n\n".join([f"\b\nExample:\n  dpcontingency {command}", *more])
+
+
+ReleaseFile = Annotated[
+    Path, typer.Argument(metavar="RELEASE", help="A release file, made by the release command.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+
+
+def _misuse(message: str) -> NoReturn:
+    raise CommandLineError(message)
+
+
+def _fresh(path: Path, force: bool) -> Path:
+    """The path of an output that may be written; asked before any work or privacy is spent."""
+    if path.is_dir():
+        _misuse(f"{path} is a folder: name a file in it.")
+    if not path.parent.is_dir():
+        _misuse(f"There is no folder {path.parent}: make it, or choose another.")
+    if path.exists() and not force:
+        _misuse(f"{path} exists already: choose another name, or pass --force to replace it.")
+    return path
+
+
+def _loss(mu: float | None, epsilon: float | None, delta: float | None, rho: float | None) -> GDP:
+    """The privacy loss, said in exactly one of three currencies."""
+    said = [mu is not None, epsilon is not None or delta is not None, rho is not None]
+    if sum(said) != 1:
+        _misuse("Say the privacy loss in one way: --mu, or --epsilon with --delta, or --rho.")
+    if mu is not None:
+        return GDP(mu)
+    if rho is not None:
+        return GDP.from_zcdp(rho)
+    if epsilon is None or delta is None:
+        _misuse("--epsilon and --delta go together, such as --epsilon 1 --delta 1e-6.")
+    return GDP.from_epsilon_delta(epsilon, delta)
+
+
+def _mechanism(name: str | None) -> Mechanism | None:
+    if name is None:
+        return None
+    if name not in MECHANISMS:
+        raise PrivacyError(f"There is no mechanism {name!r}; {did_you_mean(name, MECHANISMS)}")
+    return MECHANISMS[name]()
+
+
+def _model(release: Release, generators: str | None, formula: str | None) -> LogLinearModel:
+    if (generators is None) == (formula is None):
+        _misuse('Say the model in one way: "[A B][B C]", or --formula "A*B + B*C".')
+    if formula is not None:
+        return LogLinearModel.from_formula(formula, release)
+    return LogLinearModel(release, generators or "")
+
+
+_NAME = re.compile(r"\s*(?:`([^`]*)`|([^,|`]*[^,|`\s]))\s*([,|]|$)")
+
+
+def _question(text: str) -> tuple[list[str], list[str]]:
+    """The factors and the given ones in ``A,B|C,D``; backticks around a name allow anything.
+
+    Examples
+    --------
+    >>> _question("Admit,Gender|Dept")
+    (['Admit', 'Gender'], ['Dept'])
+    >>> _question("`a,b`, x y | `c|d`")
+    (['a,b', 'x y'], ['c|d'])
+    """
+    sides: list[list[str]] = [[]]
+    position, end = 0, ","
+    while end:
+        match = _NAME.match(text, position)
+        if match is None:
+            _misuse(
+                f"--test {text!r} cannot be read: write 'A,B' or 'A,B|C', with backticks around a "
+                "name that holds a comma, a bar or a backtick."
+            )
+        sides[-1].append(match[1] if match[1] is not None else match[2])
+        position, end = match.end(), match[3]
+        if end == "|":
+            sides.append([])
+    if len(sides) > 2:
+        _misuse(f"--test {text!r} has more than one bar: write 'A,B|C,D'.")
+    return sides[0], sides[1] if len(sides) == 2 else []
+
+
+# ------------------------------------------------------------------ what is printed
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    typer.echo(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False))
+
+
+# ------------------------------------------------------------------ commands
+
+
+@app.command(
+    "release",
+    epilog=_example(
+        "release records.csv --domain domain.yaml --mu 0.5 --output release.json", _DOMAIN_FILE
+    ),
+)
+def make_release(
+    records: Annotated[
+        str,
+        typer.Argument(metavar="RECORDS", help="CSV or Parquet file, or a quoted glob of them."),
+    ],
+    domain: Annotated[
+        Path, typer.Option(metavar="FILE", help="YAML file of the public factors and levels.")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where to write the release (JSON).")
+    ],
+    mu: Annotated[
+        float | None, typer.Option(metavar="X", help="Privacy loss in Gaussian DP.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(metavar="X", help="Or the loss as (epsilon, delta).")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(metavar="X", help="With --epsilon.")] = None,
+    rho: Annotated[float | None, typer.Option(metavar="X", help="Or the loss in zCDP.")] = None,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"One of {', '.join(MECHANISMS)}. [default: RankDeficientJamesStein, where the "
+            "table is large enough]",
+        ),
+    ] = None,
+    neighbours: Annotated[
+        str, typer.Option(metavar="NAME", help="replace-one (n is public) or add-remove.")
+    ] = REPLACE_ONE,
+    strata: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACTOR", help="Factor whose margin is public; repeat for a joint margin."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that says how many records a row stands for."),
+    ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            metavar="POLICY", help="error, drop, or the level that stands for a missing value."
+        ),
+    ] = "error",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Tabulate confidential records and release the table with noise."""
+    target = _fresh(output, force)
+    privacy = _loss(mu, epsilon, delta, rho)
+    chosen = _mechanism(mechanism)
+    table = tabulate(records, Domain.from_yaml(domain), weights=weights, missing=missing)
+    made = release_table(
+        table, privacy, mechanism=chosen, neighbours=neighbours, strata=strata or ()
+    )
+    made.save(target)
+    if as_json:
+        _print_json({"output": str(target), **plain.of_release(made)})
+        return
+    _print_release(made)
+    typer.echo(f"Saved to {target}")
+
+
+def _print_release(made: Release) -> None:
+    cells = int(made.domain.possible().sum())
+    facts = {"Table": f"{number_of(cells, 'cell')}, {records_of(made)}", **made.statement()}
+    for label, text in facts.items():
+        typer.echo(f"{label + ':':<12}{text}")
+
+
+@app.command("fit", epilog=_example("fit release.json '[Admit Dept][Gender Dept]'"))
+def fit_model(
+    release: ReleaseFile,
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help='Generating class such as "[A B][B C]".'),
+    ] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help='Instead of MODEL: a formula such as "A*B + B*C".'),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also save the results here (JSON).")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a log-linear model to a release.
+
+    A factor name that holds spaces or signs stands in backticks, in both notations:
+    '[`my a` B]'.
+    """
+    target = None if output is None else _fresh(output, force)
+    results = _model(load_release(release), model, formula).fit(warn_convergence=False)
+    if target is not None:
+        results.save(target)
+    if as_json:
+        _print_json(plain.of_fit(results))
+    else:
+        typer.echo(str(results.summary()))
+
+
+@app.command("test", epilog=_example("test release.json Admit Gender --given Dept"))
+def run_test(
+    release: ReleaseFile,
+    factors: Annotated[list[str], typer.Argument(metavar="FACTOR...", help="Two factors or more.")],
+    given: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FACTOR", help="Factor to condition on; may be repeated."),
+    ] = None,
+    statistic: Annotated[
+        Statistic, typer.Option(help="Likelihood ratio or score statistic.")
+    ] = Statistic.LR,
+    as_json: Json = False,
+) -> None:
+    """Test that factors of a release are independent."""
+    result = independence_test(
+        load_release(release), *factors, given=given or (), statistic=statistic.value
+    )
+    if as_json:
+        _print_json(plain.of_test(result))
+    else:
+        typer.echo(result.summary())
+
+
+@app.command(
+    "report", epilog=_example("report release.json --output report.html --test 'Admit,Gender|Dept'")
+)
+def make_report(
+    release: ReleaseFile,
+    output: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the report (HTML).")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help='Model to fit, such as "[A B][B C]"; may be repeated.'),
+    ] = None,
+    formula: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help='Model as a formula, "A*B + B*C"; may be repeated.'),
+    ] = None,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help='Independence test, "A,B" or "A,B|C"; may be repeated.'),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Heading of the report.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write a report of a release as one HTML file.
+
+    A factor name that holds a comma or a bar stands in backticks: --test '`a,b`,C|`d|e`'.
+    """
+    target = _fresh(output, force)
+    questions = [_question(text) for text in test or ()]
+    source = load_release(release)
+    tests = [independence_test(source, *names, given=given) for names, given in questions]
+    fitted = [_model(source, text, None) for text in model or ()]
+    fitted += [_model(source, None, text) for text in formula or ()]
+    models = [one.fit(warn_convergence=False) for one in fitted]
+    write_report(source, target, models=models, tests=tests, title=title)
+    typer.echo(f"Report: {target}")
+
+
+@app.command("demo", epilog=_example("demo --output demo"))
+def run_demo(
+    output: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where to write the demo's files.")
+    ] = Path("dpcontingency-demo"),
+    as_json: Json = False,
+) -> None:
+    """Run the whole job on the Berkeley admissions data.
+
+    From the records of 4,526 applicants to a release at mu = 1, two tests, a model and a report.
+    Writes release.json and report.html; running it again replaces them, with new noise.
+    """
+    domain = Domain.from_yaml(demo_file("ucb_admissions_domain.yaml"))
+    table = tabulate(demo_file("ucb_admissions_records.csv"), domain)
+    made = release_table(table, GDP(mu=1))
+    marginal = independence_test(made, "Admit", "Gender")
+    conditional = independence_test(made, "Admit", "Gender", given=("Dept",))
+    model = LogLinearModel.from_formula("Admit*Dept + Gender*Dept", made)
+    results = model.fit(warn_convergence=False)
+    output.mkdir(parents=True, exist_ok=True)
+    made.save(output / "release.json")
+    write_report(
+        made,
+        output / "report.html",
+        models=[results],
+        tests=[marginal, conditional],
+        title="Admission to Berkeley, 1973: a private release",
+    )
+    if as_json:
+        _print_json(
+            {
+                "report": str(output / "report.html"),
+                "release": {"output": str(output / "release.json"), **plain.of_release(made)},
+                "marginal": plain.of_test(marginal),
+                "conditional": plain.of_test(conditional),
+                "model": plain.of_fit(results),
+            }
+        )
+        return
+    typer.echo(f"Report: {output / 'report.html'}")
+    for line in _simpson(made, marginal, conditional, results):
+        typer.echo(line)
+
+
+def _simpson(
+    made: Release, marginal: TestResult, conditional: TestResult, results: LogLinearResults
+) -> Sequence[str]:
+    """Simpson's paradox in four lines."""
+    saturated = LogLinearModel(made.margin("Admit", "Gender"), "[Admit Gender]").fit()
+    interaction = str(saturated.params.index[-1])
+    odds = float(np.exp(saturated.params[interaction]))
+    low, high = np.exp(saturated.conf_int().loc[interaction])
+    rows = made.margin("Gender", "Dept").noisy
+    hard = made.margin("Admit", "Dept").noisy
+    rates = hard[0] / hard.sum(axis=0)
+    easy = rates > 0.5
+    shares = rows[:, easy].sum(axis=1) / rows.sum(axis=1)
+    letters = [label_text(level) for level in made.domain.levels["Dept"]]
+    chosen = " and ".join(letter for letter, is_easy in zip(letters, easy, strict=True) if is_easy)
+    residuals = results.resid_pearson.abs().groupby(level="Dept", sort=False).max()
+    others = residuals.drop(residuals.idxmax()).max()
+    return [
+        f"1. Admit and Gender, all departments together: chi2 = {marginal.statistic:.1f} on "
+        f"{marginal.df} df, p = {pvalue_text(marginal.pvalue)}; odds of admission, men to women: "
+        f"{odds:.2f} (95 % interval {low:.2f} to {high:.2f}).",
+        f"2. Department by department: chi2 = {conditional.statistic:.1f} on {conditional.df} df, "
+        f"p = {pvalue_text(conditional.pvalue)}.",
+        f"3. The largest residual of that model, {residuals.max():.1f}, is in department "
+        f"{residuals.idxmax()}; in the others none is above {others:.1f}.",
+        f"4. Departments {chosen} admit more than half of those who apply; {shares[0]:.0%} of the "
+        f"men and {shares[1]:.0%} of the women applied there.",
+    ]

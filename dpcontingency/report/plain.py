@@ -1,0 +1,93 @@
+"""Releases, tests and fits as plain data, for JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpcontingency.inference.hypothesis import TestResult
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.release.release import Release
+from dpcontingency.report.tables import DELTA
+
+
+def of_release(release: Release) -> dict[str, Any]:
+    """What a release says of itself; its cells stay in its file."""
+    privacy = release.privacy
+    return {
+        "factors": {name: len(levels) for name, levels in release.domain.levels.items()},
+        "cells": int(release.domain.possible().sum()),
+        "private": release.private,
+        "mu": None if privacy is None else privacy.mu,
+        "epsilon": None if privacy is None else privacy.epsilon(DELTA),
+        "delta": DELTA,
+        "rho": None if privacy is None else privacy.rho,
+        "sigma": release.sigma,
+        "neighbours": release.neighbours,
+        "strata": list(release.strata),
+        "mechanism": None if release.mechanism is None else release.mechanism.to_dict(),
+        "n_total": release.n_total_estimate,
+        "n_total_se": release.n_total_se,
+    }
+
+
+def of_test(test: TestResult) -> dict[str, Any]:
+    """A test, without the fit of its null model."""
+    return {
+        "name": test.name,
+        "null": test.null,
+        "statistic": _number(test.statistic),
+        "df": test.df,
+        "pvalue": _number(test.pvalue),
+        "log_pvalue": _number(test.log_pvalue),
+        "method": test.method,
+        "n_boot": test.n_boot,
+        "accounts_for": list(test.accounts_for),
+        "reason": test.reason,
+        "notes": list(test.notes),
+    }
+
+
+def of_fit(fit: LogLinearResults) -> dict[str, Any]:
+    """A fit; what is not finite is None."""
+    interval = fit.conf_int().to_numpy()
+    columns = {
+        "estimate": fit.params,
+        "se_sampling": fit.bse_sampling,
+        "se_privacy": fit.bse_privacy,
+        "se": fit.bse,
+        "z": fit.tvalues,
+        "pvalue": fit.pvalues,
+        "privacy_share": fit.privacy_share,
+    }
+    coefficients = [
+        {"name": name}
+        | {key: _number(column.iloc[i]) for key, column in columns.items()}
+        | {"interval": [_number(end) for end in interval[i]]}
+        for i, name in enumerate(fit.params.index)
+    ]
+    gof = [
+        {"test": str(name), "statistic": _number(row["statistic"]), "df": int(row["df"]),
+         "pvalue": _number(row["pvalue"])}
+        for name, row in fit.gof().iterrows()
+    ]  # fmt: skip
+    return {
+        "model": fit.generating_class,
+        "generators": [list(margin) for margin in fit.generators],
+        "coding": fit.model.coding,
+        "converged": fit.converged,
+        "reason": fit.reason,
+        "not_estimable": list(fit.existence.parameters),
+        "llf": fit.llf,
+        "aic": fit.aic,
+        "bic": fit.bic,
+        "df_model": fit.df_model,
+        "df_resid": fit.df_resid,
+        "gof": gof,
+        "coefficients": coefficients,
+    }
+
+
+def _number(value: float) -> float | None:
+    """A number for JSON, which knows neither nan nor inf."""
+    return float(value) if math.isfinite(value) else None

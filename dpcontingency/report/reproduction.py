@@ -1,0 +1,52 @@
+"""Python that makes a report again from the saved release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpcontingency.inference.hypothesis import TestResult
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.release.release import Release
+
+
+def code_for(
+    release: Release, models: Sequence[LogLinearResults], tests: Sequence[TestResult]
+) -> str:
+    """Python that makes this report from the saved release."""
+    lines = ["import dpcontingency as dpc", "", 'release = dpc.load_release("release.json")']
+    fitted, tested = [], []
+    for number, fit in enumerate(models, 1):
+        coding = "" if fit.model.coding == "treatment" else f", coding={fit.model.coding!r}"
+        whole = fit.model.release.domain.names == release.domain.names
+        margin = "" if whole else f".margin({_arguments(fit.model.release.domain.names)})"
+        lines.append(
+            f"model{number} = dpc.LogLinearModel(release{margin}, "
+            f"{list(fit.generators)!r}{coding}).fit()"
+        )
+        fitted.append(f"model{number}")
+    for number, test in enumerate(tests, 1):
+        if test.name != "independence test" or test.null_fit is None:
+            lines.append(f"# {test.name}: {' '.join(test.null.split())}")
+            continue
+        lines.append(f"test{number} = dpc.independence_test(release, {_independence(test)})")
+        tested.append(f"test{number}")
+    arguments = ["release", '"report.html"']
+    arguments += [f"models=[{', '.join(fitted)}]"] if fitted else []
+    arguments += [f"tests=[{', '.join(tested)}]"] if tested else []
+    return "\n".join([*lines, f"dpc.write_report({', '.join(arguments)})"])
+
+
+def _independence(test: TestResult) -> str:
+    """The arguments of the independence test that has this null model."""
+    assert test.null_fit is not None
+    generators = [set(margin) for margin in test.null_fit.generators]
+    given = set.intersection(*generators)
+    names = test.null_fit.model.release.domain.names
+    out = _arguments([name for name in names if name not in given])
+    if given:
+        out += f", given={[name for name in names if name in given]!r}"
+    return out + (', statistic="score"' if test.method == "score" else "")
+
+
+def _arguments(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

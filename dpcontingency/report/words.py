@@ -1,0 +1,232 @@
+"""What a release protects and what a model says, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from dpcontingency.inference.formula import Generators
+from dpcontingency.inference.printing import total_text
+from dpcontingency.privacy.gdp import ceil_digits
+from dpcontingency.release.release import Release
+from dpcontingency.release.sensitivity import REPLACE_ONE
+
+LEVEL = 0.05  # false alarms of the test in the account of what can be learnt about one record
+
+
+def best_power(release: Release) -> float:
+    """The power of the best 5 % test between two neighbouring data sets that see the release.
+
+    Rounded up to the next tenth of a percent, so that no loss is understated.
+    """
+    if release.privacy is None:
+        raise ValueError("The privacy loss of this release is not stated.")
+    return math.ceil(1000 * (1 - float(release.privacy.trade_off(LEVEL)))) / 1000
+
+
+def protection(release: Release) -> list[str]:
+    """What someone may learn about one record from a private release, one paragraph each."""
+    if release.privacy is None:
+        return [
+            "The publisher's privacy loss is not stated: it depends on what the publisher counts "
+            "as neighbouring data, which is not known here."
+        ]
+    rate, power = percent(LEVEL), percent(best_power(release), 1)
+    if release.neighbours == REPLACE_ONE:
+        account = (
+            "Suppose someone knows every record but one, and wants to find out which of two "
+            "values this record has. The best test that this release allows, if it may wrongly "
+            f"name the second value in {rate} of the cases, rightly names it in at most {power}."
+        )
+    else:
+        account = (
+            "Suppose someone knows every record but one, and wants to find out whether this "
+            "record is in the data at all. The best test that this release allows, if it may "
+            f"wrongly say yes in {rate} of the cases, rightly says yes in at most {power}."
+        )
+    return [
+        f"{account} Guessing without the release would do so in {rate}.",
+        "This holds whatever else that person knows, for every record, and for everything in this "
+        "report, because all of it is computed from the released table alone.",
+    ]
+
+
+def not_protected(release: Release) -> list[str]:
+    """What a private release leaves open, one sentence or two each."""
+    out = [
+        "What is true of the whole group. Associations such as those below are learnt from many "
+        "records and would be much the same without any one of them.",
+        "The factors and their levels, which were declared in public.",
+    ]
+    if release.totals is not None:
+        public = release.statement()["Public"]
+        out.append(f"{public[:1].upper()}{public[1:]}, printed without noise.")
+    if release.privacy is not None:
+        pair, twice = release.privacy.group(2), release.privacy.compose(release.privacy)
+        out += [
+            "People with several records. The loss grows with their number: for two records it "
+            f"is mu = {ceil_digits(pair.mu)}.",
+            "Further releases from the same records. Losses add up: a second release at the same "
+            f"mu makes mu = {ceil_digits(twice.mu)} for both together.",
+        ]
+    out.append("The records themselves, where they are stored, and who may read them there.")
+    return out
+
+
+def columns_in_words(release: Release) -> list[str]:
+    """How to read the columns of the table of cells."""
+    out = []
+    if release.noise.is_exact:
+        out.append("The cells are exact: there is no noise, and the standard deviations are 0.")
+    else:
+        out.append(
+            "Noisy is the count plus noise with mean 0; noise SD is the standard "
+            "deviation of that noise, a fact about these records and not about the population. "
+            "Every test and model in this report uses the noisy column."
+        )
+    if not np.array_equal(release.estimate, release.noisy):
+        name = type(release.mechanism).__name__
+        out.append(
+            f"Estimate is the estimate of {name}: the noisy table shrunken, closer to the counts "
+            "on average but biased. It is for reading and publishing; no test uses it."
+        )
+    if release.totals is not None and not np.isclose(release.noisy.sum(), release.n_total):
+        out.append(
+            "The noisy cells do not add up to the public number of records; tests and models "
+            "use that number too."
+        )
+    inside = release.domain.possible()
+    noisy, sd = release.noisy[inside], release.noise_sd[inside]
+    if negative := int((noisy < 0).sum()):
+        out.append(
+            f"Negative: {negative:,} of {number_of(noisy.size, 'cell')}. A count cannot be, but a "
+            "small count plus noise can. They stay as they are: raising them to 0 would push up "
+            "every sum they are part of. The models allow for it."
+        )
+    if low := int((noisy < 2 * sd).sum()):
+        out.append(
+            f"Below 2 noise standard deviations: {low:,} of {number_of(noisy.size, 'cell')}. Taken "
+            "alone, such a cell does not tell a small count from 0."
+        )
+    if impossible := release.domain.size - noisy.size:
+        out.append(
+            f"Impossible by the definition of the domain: {number_of(impossible, 'cell')}, 0 and "
+            "without noise."
+        )
+    return out
+
+
+def model_in_words(generators: Generators, names: Sequence[str]) -> list[str]:
+    """What a hierarchical model says, one sentence each.
+
+    Two factors that no generator has in common are independent given all those linked to them.
+
+    Examples
+    --------
+    >>> model_in_words((("A", "C"), ("B", "C")), ["A", "B", "C"])
+    ['A and B are independent given C.']
+    >>> model_in_words((("A",), ("B",)), ["A", "B"])
+    ['A and B are independent.']
+    """
+    used = [name for name in names if any(name in margin for margin in generators)]
+    linked = {frozenset(pair) for margin in generators for pair in combinations(margin, 2)}
+    groups = _components(used, linked)
+    out = []
+    if len(groups) == len(used) > 1:
+        out.append(f"{_and(used)} are independent{' of each other' if len(used) > 2 else ''}.")
+    elif len(groups) > 1:
+        listed = "; ".join(_and(group) for group in groups)
+        out.append(f"These groups of factors are independent of each other: {listed}.")
+    for group in groups:
+        for pair in combinations(group, 2):
+            if frozenset(pair) not in linked:
+                others = [name for name in group if name not in pair]
+                out.append(f"{_and(pair)} are independent given {_and(others)}.")
+    out += _missing_interactions(generators, used, linked)
+    if not out:
+        out.append(f"No restriction on {_and(used)} (saturated model).")
+    out += [
+        f"{name} is not in the model: its levels are taken to be equally likely."
+        for name in names
+        if name not in used
+    ]
+    return out
+
+
+def _components(names: Sequence[str], linked: set[frozenset[str]]) -> list[list[str]]:
+    """The factors in groups that no link joins."""
+    groups: list[list[str]] = []
+    for name in names:
+        met = [g for g in groups if any(frozenset((name, other)) in linked for other in g)]
+        groups = [g for g in groups if g not in met]
+        groups.append(sorted([*(n for g in met for n in g), name], key=list(names).index))
+    return sorted(groups, key=lambda group: list(names).index(group[0]))
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share between 0 and 1 as printed; only 0 is printed as 0, and only all as 100.
+
+    Examples
+    --------
+    >>> percent(0.05), percent(0.123, 1), percent(0.001), percent(0.999), percent(0.0)
+    ('5 %', '12.3 %', '< 1 %', '> 99 %', '0 %')
+    """
+    if math.isnan(share):
+        return "n/a"
+    least = 10.0 ** -(digits + 2)
+    if 0 < share < least:
+        return f"< {100 * least:g} %"
+    if 1 - least < share < 1:
+        return f"> {100 * (1 - least):g} %"
+    return f"{100 * share:.{digits}f} %" if share else "0 %"
+
+
+def records_of(release: Release) -> str:
+    """The number of records, and whether it is public or noisy.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> records_of(Release.exact([[5, 3]], Domain({"A": ["a"], "B": ["u", "v"]})))
+    '8 records (exact)'
+    """
+    total, _, kind = total_text(release).partition(" ")
+    return f"{total} record{'' if total == '1' else 's'} {kind}"
+
+
+def number_of(count: int, things: str) -> str:
+    """A number of things, in the singular where there is one.
+
+    Examples
+    --------
+    >>> number_of(1, "cell"), number_of(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{count:,} {things}{'' if count == 1 else 's'}"
+
+
+def _missing_interactions(
+    generators: Generators, used: Sequence[str], linked: set[frozenset[str]]
+) -> list[str]:
+    """A sentence for each smallest set of mutually linked factors without a joint term."""
+    found: list[set[str]] = []
+    for size in range(3, len(used) + 1):
+        for group in combinations(used, size):
+            is_clique = all(frozenset(pair) in linked for pair in combinations(group, 2))
+            inside = any(set(group) <= set(margin) for margin in generators)
+            if is_clique and not inside and not any(known <= set(group) for known in found):
+                found.append(set(group))
+    return [
+        f"There is no interaction of {_and([name for name in used if name in group])} together: "
+        "the association of any two of them does not depend on the third."
+        if len(group) == 3
+        else f"There is no joint interaction of {_and([n for n in used if n in group])}."
+        for group in found
+    ]
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

@@ -1,0 +1,482 @@
+"""The report: its structure, its numbers against the objects, and what must never be in it."""
+
+import ast
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpcontingency._demo_data import demo_file
+from dpcontingency.domain import Domain
+from dpcontingency.errors import ReleaseError
+from dpcontingency.inference.hypothesis import independence_test
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.printing import pvalue_text
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.release import Release, simulate_release
+from dpcontingency.report.document import render, write_report
+from dpcontingency.report.words import best_power, model_in_words
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """What a test asks of a page: headings, tables by caption, pictures, links, visible text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.headings, self.svgs, self.links, self.scopes, self.ids = [], [], [], [], []
+        self.tables, self.facts, self.text = {}, [], ""
+        self._open, self._cells = [], None
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.links += [given[key] for key in ("href", "src", "xlink:href") if key in given]
+        self.ids += [given["id"]] if "id" in given else []
+        if tag == "svg":
+            self.svgs.append(given)
+        if tag == "th":
+            self.scopes.append(given.get("scope"))
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append([int(tag[1]), ""])
+        if tag == "caption":
+            self._cells = []
+            self.tables.setdefault("", [])
+        if tag == "tr":
+            self._cells.append([])
+        if tag in ("td", "th"):
+            self._cells[-1].append("")
+        if tag in ("dt", "dd"):
+            self.facts.append("")
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        given = dict(attrs)
+        self.links += [given[key] for key in ("href", "src") if key in given]
+        self.ids += [given["id"]] if "id" in given else []
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+        if tag == "table":
+            self.tables[self._caption] = self.tables.get(self._caption, []) + self._cells
+
+    def handle_data(self, data):
+        if {"style", "svg"} & set(self._open):
+            return
+        self.text += data
+        inside = self._open[-1] if self._open else ""
+        if re.fullmatch("h[1-6]", inside):
+            self.headings[-1][1] += data
+        elif inside == "caption":
+            self._caption = data
+        elif inside in ("td", "th"):
+            self._cells[-1][-1] += data
+        elif inside in ("dt", "dd"):
+            self.facts[-1] += data
+
+    def fact(self, name):
+        return [self.facts[k + 1] for k, text in enumerate(self.facts[:-1]) if text == name]
+
+
+def ucb(mu=1.0, seed=7, **options):
+    domain = Domain.from_yaml(demo_file("ucb_admissions_domain.yaml"))
+    records = pd.read_csv(demo_file("ucb_admissions_records.csv"))
+    cells = [domain.index(n, v) for n in domain.names for v in domain.levels[n]]
+    assert len(cells) == 10
+    codes = tuple(records[n].map(dict(domain.positions(n))) for n in domain.names)
+    counts = np.zeros(domain.shape, dtype=np.int64)
+    np.add.at(counts, codes, 1)
+    rng = np.random.default_rng(seed)
+    simulated = simulate_release(counts, domain, GDP(mu), rng, **options)
+    return replace(simulated, origin="released")  # seeded, so that the tests are too
+
+
+@pytest.fixture(scope="module")
+def release():
+    return ucb()
+
+
+@pytest.fixture(scope="module")
+def tests(release):
+    return [
+        independence_test(release, "Admit", "Gender"),
+        independence_test(release, "Admit", "Gender", given=("Dept",)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def fit(release):
+    return LogLinearModel(release, "[Admit Dept][Gender Dept]").fit()
+
+
+@pytest.fixture(scope="module")
+def text(release, tests, fit):
+    return render(release, models=[fit], tests=tests)
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+# ------------------------------------------------------------------ structure
+
+
+def test_headings_come_in_order(page):
+    levels = [level for level, _ in page.headings]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below - above <= 1 for above, below in pairwise(levels))
+    assert [title for level, title in page.headings if level == 2] == [
+        "What was released and how it was protected",
+        "The released table",
+        "Margins and noise",
+        "Mosaic plot",
+        "Tests",
+        "Models",
+        "How to reproduce",
+    ]
+
+
+def test_pictures_say_what_they_show(page):
+    assert len(page.svgs) == 2
+    for svg in page.svgs:
+        assert svg["role"] == "img"
+        assert svg["aria-label"].startswith("Mosaic plot of Admit, Gender, Dept.")
+
+
+def test_table_heads_have_a_scope(page):
+    assert page.scopes
+    assert set(page.scopes) == {"col", "row"}
+
+
+def test_nothing_comes_from_outside(text, page):
+    assert "http" not in text
+    assert "@import" not in text
+    assert "<script" not in text
+    assert all(link == "data:," or link[1:] in page.ids for link in page.links)
+
+
+def test_ids_are_unique(page):
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_same_input_same_bytes(release, tests, fit, text, tmp_path):
+    for name in ("a.html", "b.html"):
+        write_report(release, tmp_path / name, models=[fit], tests=tests)
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "b.html"]
+
+
+def test_no_verdict_and_no_clock(page):
+    assert not re.search(r"\b(reject|significan\w*|accept)\b", page.text)  # Rejected is a level
+    assert not re.search(r"\b20[2-9]\d\b|\d\d:\d\d", page.text)
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def test_the_privacy_numbers(page, release):
+    values = dict(page.tables["The privacy loss, rounded up"][1:])
+    assert values["mu (Gaussian differential privacy)"] == "1"
+    assert values["epsilon at delta = 1e-06"] == "4.8866"  # C47
+    assert float(values["epsilon at delta = 1e-06"]) >= release.privacy.epsilon(1e-6)
+    assert values["rho (zero-concentrated)"] == "0.5"
+    assert values["sigma, scale of the noise on a cell"] == f"{release.sigma:.5g}" == "1.4142"
+    power = 1 - float(release.privacy.trade_off(0.05))
+    assert power <= best_power(release) <= power + 1e-3
+    assert f"rightly names it in at most {100 * best_power(release):.1f} %." in page.text
+    assert page.fact("Neighbours") == [
+        "replace-one: data sets that differ in the value of one record"
+    ]
+    assert "for two records it is mu = 2." in page.text
+    assert "at the same mu makes mu = 1.4143 for both together" in page.text
+
+
+def test_the_cells(page, release):
+    rows = page.tables["The released cells"]
+    assert rows[0] == ["Admit", "Gender", "Dept", "Noisy", "Noise SD", "Estimate"]
+    frame = release.to_frame()
+    assert len(rows) == 1 + len(frame) == 25
+    for row, (_, cell) in zip(rows[1:], frame.iterrows(), strict=True):
+        assert row[:3] == [cell["Admit"], cell["Gender"], cell["Dept"]]
+        assert row[3] == f"{cell['noisy']:,.1f}"
+        assert row[4] == f"{cell['noise_sd']:.2f}"
+        assert row[5] == f"{cell['estimate']:,.1f}"
+
+
+def test_the_margins_say_what_the_noise_does(page, release):  # C46
+    rows = page.tables["One-way margins"][1:]
+    assert len(rows) == 10
+    margin = release.margin("Dept")
+    factor, level, noisy, sd, sampling, share = rows[4]
+    assert (factor, level) == ("Dept", "A")
+    assert noisy == f"{margin.noisy[0]:,.1f}"
+    assert float(sd) == pytest.approx(margin.noise_sd[0], rel=5e-3)
+    p = margin.noisy[0] / release.n_total
+    assert float(sampling) == pytest.approx(np.sqrt(release.n_total * p * (1 - p)), rel=5e-3)
+    assert share == "< 1 %"
+
+
+def test_the_tests(page, tests):
+    results = page.tables["Result"]
+    for head, row, test in zip(results[::2], results[1::2], tests, strict=True):
+        assert head == ["Statistic", "Df", "P-value"]
+        assert row == [f"{test.statistic:.4f}", str(test.df), pvalue_text(test.pvalue)]
+    assert page.fact("Null hypothesis") == [
+        "Admit independent of Gender",
+        "Admit independent of Gender given Dept",
+    ]
+    assert page.fact("Accounts for") == ["sampling and noise"] * 2
+
+
+def test_the_model(page, fit):
+    assert "Admit and Gender are independent given Dept." in page.text
+    assert page.fact("Log-likelihood") == [f"{fit.llf:.3f}"]
+    assert page.fact("AIC") == [f"{fit.aic:.2f}"]
+    gof = page.tables["Goodness of fit, against the saturated model"]
+    assert gof[1][1:] == [f"{fit.deviance:.3f}", "6", pvalue_text(fit.gof()["pvalue"].iloc[0])]
+    assert gof[2][1] == f"{fit.pearson_chi2:.3f}"
+    rows = {row[0]: row[1:] for row in page.tables["Coefficients"][1:]}
+    assert list(rows) == list(fit.params.index)
+    for name, row in rows.items():
+        assert row[0] == f"{fit.params[name]:.4f}"
+        assert row[1] == f"{fit.bse_sampling[name]:.4f}"
+        assert row[2] == f"{fit.bse_privacy[name]:.4f}"
+        assert row[3] == f"{fit.bse[name]:.4f}"
+        assert row[4] == f"{fit.tvalues[name]:.3f}"
+        assert row[5] == pvalue_text(fit.pvalues[name])
+        low, high = fit.conf_int().loc[name]
+        assert row[6] == f"{low:.3f} to {high:.3f}"
+
+
+def test_models_side_by_side(release, fit):
+    other = LogLinearModel(release, "[Admit Dept][Gender Dept][Admit Gender]").fit()
+    page = Page(render(release, models=[fit, other]))
+    rows = page.tables["The models side by side"]
+    assert [row[0] for row in rows[1:]] == [fit.generating_class, other.generating_class]
+    assert [row[1] for row in rows[1:]] == [f"{fit.aic:.2f}", f"{other.aic:.2f}"]
+    assert "There is no interaction of Admit, Gender and Dept together" in page.text
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_the_code_is_python_that_names_what_is_shown(page):
+    code = page.text[page.text.index("import dpcontingency") :].strip()
+    assert len(ast.parse(code).body) == 6
+    assert "dpc.LogLinearModel(release, [('Admit', 'Dept'), ('Gender', 'Dept')]).fit()" in code
+    assert "dpc.independence_test(release, 'Admit', 'Gender', given=['Dept'])" in code
+    assert 'dpc.write_report(release, "report.html", models=[model1], tests=[test1, test2])' in code
+
+
+# ------------------------------------------------------------------ what it must say, and not
+
+
+def test_planted_counts_are_nowhere():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
+    counts = np.array([[7919, 10007, 12], [3, 8, 7919]])
+    simulated = simulate_release(counts, domain, GDP(0.3), np.random.default_rng(11))
+    made = replace(simulated, origin="released")
+    planted = made.noisy[counts > 100]
+    assert not {7919, 10007} & set(np.rint(planted))  # the noise did not draw one of them again
+    text = render(
+        made,
+        models=[LogLinearModel(made, "[A][B]").fit()],
+        tests=[independence_test(made, "A", "B")],
+    )
+    assert not re.search(r"(?<![\d.])(7,?919|10,?007)(?!\d)", text)
+    assert "NOT PRIVATE" not in text
+
+
+@pytest.mark.parametrize("origin", ["exact", "simulated"])
+def test_what_is_not_private_says_so(origin, release):
+    source = (
+        Release.exact([[5, 3], [2, 8]], Domain({"A": ["a", "b"], "B": ["u", "v"]}))
+        if origin == "exact"
+        else replace(release, origin="simulated")
+    )
+    text = render(source)
+    assert 'class="banner" role="alert">NOT PRIVATE:' in text
+    assert "What can be learnt about one record" not in text
+
+
+def test_an_exact_table_is_printed_as_it_is():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    rows = Page(render(Release.exact([[5, 0], [12345, 8]], domain))).tables["The released cells"]
+    assert rows[0] == ["A", "B", "Exact", "Noise SD"]
+    assert [row[2:] for row in rows[1:]] == [["5", "0"], ["0", "0"], ["12,345", "0"], ["8", "0"]]
+
+
+def test_negative_cells_are_explained():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    made = Release.from_noisy_table([[31.5, -1.2], [17.7, 25.2]], domain, sigma=2.0)
+    text = render(made, tests=[independence_test(made, "A", "B")])
+    page = Page(text)
+    assert "Negative: 1 of 4 cells." in page.text
+    assert "The publisher's privacy loss is not stated" in page.text
+    assert page.tables["The released cells"][2][2] == "-1.2"  # C42: not clamped
+    assert "without area: 1 cell." in page.svgs[0]["aria-label"]
+
+
+def test_a_third_party_table_with_neighbours_states_its_loss():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    made = Release.from_noisy_table(
+        [[31.5, 1.2], [17.7, 25.2]], domain, sigma=2.0, neighbours="add-remove"
+    )
+    page = Page(render(made))
+    assert (
+        dict(page.tables["The privacy loss, rounded up"][1:])["mu (Gaussian differential privacy)"]
+        == "0.5"
+    )
+    assert "whether this record is in the data at all" in page.text
+    assert page.fact("Source") == ["noisy table made elsewhere"]
+
+
+def test_large_tables_are_cut_and_say_so():
+    values = np.random.default_rng(5).normal(20, 5, (9, 8, 7))
+    levels = {name: list(range(n)) for name, n in zip("ABC", values.shape, strict=True)}
+    made = Release.from_noisy_table(values, Domain(levels), sigma=5.0)
+    page = Page(render(made))
+    assert len(page.tables["The released cells"]) == 401
+    assert "The first 400 of 504 cells are shown. release.to_frame() gives all" in page.text
+
+
+def test_six_factors_have_no_mosaic_but_a_report():
+    values = np.random.default_rng(5).normal(30, 5, (2,) * 6)
+    domain = Domain({name: ["no", "yes"] for name in "ABCDEF"})
+    made = Release.from_noisy_table(values, domain, sigma=5.0, n_total=1900)
+    fit = LogLinearModel(made, "[AB][CD][EF]").fit()
+    text = render(made, models=[fit], tests=[independence_test(made, "A", "B")])
+    page = Page(text)
+    assert page.svgs == []
+    assert "A mosaic plot shows up to 4 factors" in page.text
+    assert len(text) < 200_000
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_parameters_at_infinity_are_shown_as_such(exact):
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    counts = [[41, 0], [190, 377]]
+    made = Release.exact(counts, domain)
+    if not exact:
+        made = Release.from_noisy_table([[41, -3.1], [190, 377]], domain, sigma=1.0, n_total=605)
+    fit = LogLinearModel(made, "[A B]").fit(warn_convergence=False)
+    assert fit.existence.parameters
+    page = Page(render(made, models=[fit]))
+    rows = {row[0]: row[1:] for row in page.tables["Coefficients"][1:]}
+    for name in fit.existence.parameters:
+        assert rows[name][:2] in (["−∞", "not estimable"], ["∞", "not estimable"])
+        assert set(rows[name][2:]) == {""}
+    assert fit.existence.reason in page.text
+    assert "nan" not in page.text
+
+
+def test_a_test_that_cannot_be_done_says_why():
+    domain = Domain({"A": ["a"], "B": ["u", "v", "w"]})
+    made = Release.exact([[4, 9, 7]], domain)
+    test = independence_test(made, "A", "B")
+    page = Page(render(made, tests=[test]))
+    assert page.fact("Not done, because") == [test.reason]
+    assert "Result" not in page.tables
+
+
+def test_odd_names_are_escaped_and_shown():
+    odd = {"<b>": ["<i>1", "&amp;"], "x:y": ["{{ 7 * 7 }}", '"'], "α": ["'", "日本"]}
+    values = np.arange(8).reshape(2, 2, 2) + 20.0
+    made = Release.from_noisy_table(values, Domain(odd), sigma=1.0)
+    fit = LogLinearModel(made, [("<b>", "x:y"), ("α",)]).fit()
+    test = independence_test(made, "<b>", "α", given=["x:y"])
+    text = render(made, models=[fit], tests=[test], title="<script>alert(1)</script>")
+    assert "<b>" not in text
+    assert "<script" not in text
+    page = Page(text)
+    assert page.headings[0][1] == "<script>alert(1)</script>"
+    assert page.tables["The released cells"][0][:3] == ["<b>", "x:y", "α"]
+    assert page.tables["The released cells"][1][:3] == ["<i>1", "{{ 7 * 7 }}", "'"]
+    assert "&amp;" in page.tables["The released cells"][8]
+    assert page.fact("Null hypothesis") == [test.null]
+    assert page.fact("Generating class") == ["[<b> x:y][α]"]
+    assert "given=['x:y']" in page.text
+
+
+def test_strata_and_add_remove_are_explained():
+    page = Page(render(ucb(strata=("Dept",))))
+    assert page.fact("Public") == ["the number of records in each combination of Dept"]
+    assert "The number of records in each combination of Dept, printed" in page.text
+    rows = [row for row in page.tables["One-way margins"] if row[0] == "Dept"]
+    assert [row[3] for row in rows] == ["0"] * 6
+    page = Page(render(ucb(neighbours="add-remove")))
+    assert page.fact("Public") == ["nothing"]
+    assert "(noisy, SE" in page.text
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def test_a_folder_that_is_not_there_is_refused(release, tmp_path):
+    with pytest.raises(ReleaseError, match="Choose a folder that exists and is writable"):
+        write_report(release, tmp_path / "no" / "report.html")
+
+
+def test_what_is_not_of_this_release_is_refused(release, fit):
+    other = ucb(seed=8)
+    with pytest.raises(ReleaseError, match="was fitted to another release"):
+        render(other, models=[fit])
+    with pytest.raises(ReleaseError, match="was fitted to another release"):
+        render(other, tests=[independence_test(release, "Admit", "Dept")])
+    with pytest.raises(ReleaseError, match=r"Call .fit\(\) on a LogLinearModel first"):
+        render(release, models=[fit.model])
+    with pytest.raises(ReleaseError, match="`tests` holds TestResult objects; got LogLinear"):
+        render(release, tests=[fit])
+    with pytest.raises(ReleaseError, match="written about a Release; got ndarray"):
+        render(release.noisy)
+
+
+def test_models_of_a_margin_belong(release):
+    fit = LogLinearModel(release.margin("Gender", "Admit"), "[Admit][Gender]").fit()
+    page = Page(render(release, models=[fit]))
+    assert "dpc.LogLinearModel(release.margin('Gender', 'Admit'), [('Gender',)" in page.text
+
+
+# ------------------------------------------------------------------ models in words
+
+
+@pytest.mark.parametrize(
+    ("generators", "words"),
+    [
+        ([("A", "B", "C")], ["No restriction on A, B and C (saturated model)."]),
+        ([("A",), ("B",), ("C",)], ["A, B and C are independent of each other."]),
+        (
+            [("A", "B"), ("C",)],
+            ["These groups of factors are independent of each other: A and B; C."],
+        ),
+        (
+            [("A", "B"), ("A", "C"), ("B", "C")],
+            [
+                "There is no interaction of A, B and C together: the association of any two of "
+                "them does not depend on the third."
+            ],
+        ),
+        (
+            [("A", "B")],
+            [
+                "No restriction on A and B (saturated model).",
+                "C is not in the model: its levels are taken to be equally likely.",
+            ],
+        ),
+    ],
+)
+def test_model_in_words(generators, words):
+    assert model_in_words(tuple(generators), ["A", "B", "C"]) == words
+
+
+def test_pages_do_not_remember(release):
+    assert render(release) == render(release)

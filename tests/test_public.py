@@ -1,0 +1,57 @@
+"""The public names, and the README's Python."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import dpcontingency as dpc
+from dpcontingency.release.mechanisms import MECHANISMS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_public_name_is_there():
+    assert set(dpc.__all__) <= set(dir(dpc))
+    for name in dpc.__all__:
+        assert getattr(dpc, name) is not None
+
+
+def test_every_mechanism_is_public():
+    assert set(MECHANISMS) <= set(dpc.__all__)
+    assert all(getattr(dpc, name) is kind for name, kind in MECHANISMS.items())
+
+
+def test_the_version_is_the_installed_one():
+    assert dpc.__version__ == version("dpcontingency")
+
+
+def test_the_readme_runs(tmp_path, monkeypatch):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 1
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks[0], "README.md", "exec"), {})
+    assert (tmp_path / "report.html").exists()
+
+
+def test_the_readme_is_short():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 90
+    commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL)
+    assert commands is not None
+    assert re.findall(r"^make \w+", commands[1], re.MULTILINE) == ["make demo", "make test"]
+
+
+def test_what_draws_is_loaded_when_asked_for():
+    code = (
+        "import sys, dpcontingency as dpc\n"
+        "assert not any(name.partition('.')[0] == 'matplotlib' for name in sys.modules)\n"
+        "dpc.plots.mosaic, dpc.write_report\n"
+        "assert 'matplotlib' in sys.modules\n"
+        "try:\n    dpc.plot\nexcept AttributeError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "module 'dpcontingency' has no attribute 'plot'\n"
