@@ -94,7 +94,10 @@ def _coefficients(results: Any, alpha: float) -> SimpleTable:
                 f"{results.privacy_share[name]:.0%}",
             ]
         )
-    return SimpleTable(body, headers=headers, stubs=list(results.params.index), txt_fmt=fmt_params)
+    style = dict(
+        fmt_params, data_fmts=["%s"], colsep="  ", colwidths=6
+    )  # narrow, so that names of factors find room
+    return SimpleTable(body, headers=headers, stubs=list(results.params.index), txt_fmt=style)
 
 
 def _notes(results: Any) -> list[str]:
@@ -127,4 +130,6 @@ def _noise_text(release: Any) -> str:
 
 
 def _test_text(row: Any) -> str:
+    if row["df"] == 0:
+        return "none (0 df)"
     return f"{row['statistic']:.3f} ({pvalue_text(row['pvalue'])})"
