@@ -19,7 +19,7 @@ import pandas as pd
 from dpcontingency.domain import Domain
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.mechanisms import mechanism_from_dict
-from dpcontingency.release.release import release_table
+from dpcontingency.release.publish import release_table
 from dpcontingency.table import ContingencyTable
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -8,7 +8,9 @@ from dpcontingency.domain import Domain
 from dpcontingency.inference.hypothesis import TestResult, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
-from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
+from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.release.comparison import compare_mechanisms
 from dpcontingency.release.mechanisms import (
     BlockJamesStein,
     Gaussian,
@@ -17,7 +19,8 @@ from dpcontingency.release.mechanisms import (
     RankDeficientGaussian,
     RankDeficientJamesStein,
 )
-from dpcontingency.release.release import Release, load_release, release_table, simulate_release
+from dpcontingency.release.publish import release_table, simulate_release
+from dpcontingency.release.release import Release, load_release
 from dpcontingency.table import ContingencyTable
 from dpcontingency.tabulate import tabulate
 
@@ -37,10 +40,13 @@ __all__ = [
     "Laplace",
     "LogLinearModel",
     "LogLinearResults",
+    "PrivacyLedger",
     "RankDeficientGaussian",
     "RankDeficientJamesStein",
     "Release",
     "TestResult",
+    "compare_mechanisms",
+    "epsilon_delta_trade_off",
     "errors",
     "independence_test",
     "load_release",

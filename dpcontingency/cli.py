@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -21,9 +22,11 @@ from dpcontingency.inference.hypothesis import TestResult, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import pvalue_text
 from dpcontingency.inference.results import LogLinearResults
-from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.gdp import GDP, ceil_digits
+from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release.mechanisms import MECHANISMS, Mechanism
-from dpcontingency.release.release import Release, load_release, release_table
+from dpcontingency.release.publish import release_table
+from dpcontingency.release.release import Release, load_release
 from dpcontingency.release.sensitivity import REPLACE_ONE
 from dpcontingency.report import plain
 from dpcontingency.report.document import write_report
@@ -177,6 +180,14 @@ def _mechanism(name: str | None) -> Mechanism | None:
     return MECHANISMS[name]()
 
 
+def _ledger(path: Path | None, budget: float | None, neighbours: str) -> PrivacyLedger | None:
+    if path is None:
+        if budget is not None:
+            _misuse("--budget is the total of a ledger: name its file by --ledger.")
+        return None
+    return PrivacyLedger(path, None if budget is None else GDP(budget), neighbours=neighbours)
+
+
 def _model(release: Release, generators: str | None, formula: str | None) -> LogLinearModel:
     if (generators is None) == (formula is None):
         _misuse('Say the model in one way: "[A B][B C]", or --formula "A*B + B*C".')
@@ -278,6 +289,14 @@ def make_release(
             metavar="POLICY", help="error, drop, or the level that stands for a missing value."
         ),
     ] = "error",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Ledger to spend from; more is refused than it holds."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="MU", help="With --ledger: the total, to start a new one."),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -285,9 +304,15 @@ def make_release(
     target = _fresh(output, force)
     privacy = _loss(mu, epsilon, delta, rho)
     chosen = _mechanism(mechanism)
+    books = _ledger(ledger, budget, neighbours)
     table = tabulate(records, Domain.from_yaml(domain), weights=weights, missing=missing)
     made = release_table(
-        table, privacy, mechanism=chosen, neighbours=neighbours, strata=strata or ()
+        table,
+        privacy,
+        mechanism=chosen,
+        neighbours=neighbours,
+        strata=strata or (),
+        ledger=books,
     )
     made.save(target)
     if as_json:
@@ -395,6 +420,35 @@ def make_report(
     models = [one.fit(warn_convergence=False) for one in fitted]
     write_report(source, target, models=models, tests=tests, title=title)
     typer.echo(f"Report: {target}")
+
+
+@app.command("privacy", epilog=_example("privacy survey.ledger"))
+def show_ledger(
+    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="A ledger file.")],
+    as_json: Json = False,
+) -> None:
+    """Print a privacy ledger: budget, spendings, what is left."""
+    books = PrivacyLedger(ledger)
+    entries = books.entries
+    if as_json:
+        _print_json(
+            {
+                "ledger": str(ledger),
+                "neighbours": books.neighbours,
+                "budget": books.budget.mu,
+                "spent": books.spent,
+                "remaining": books.remaining,
+                "entries": [asdict(entry) for entry in entries],
+            }
+        )
+        return
+    typer.echo(f"Budget:     {books.budget.describe()}")
+    typer.echo(f"Neighbours: {books.neighbours}")
+    for entry in entries:
+        state = entry.checksum or "never finished, spent all the same"
+        typer.echo(f"{entry.number:>4}  mu = {ceil_digits(entry.mu)}  {entry.what}  ({state})")
+    typer.echo(f"Spent:      mu = {ceil_digits(books.spent)}")
+    typer.echo(f"Left:       mu = {books.remaining:.6g}")
 
 
 @app.command("demo", epilog=_example("demo --output demo"))

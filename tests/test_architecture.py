@@ -45,6 +45,7 @@ FLOORS = {
     # the wall: what comes out of it is public
     "release": 3,
     "release.release": 3,
+    "release.publish": 3,
     # likelihood of a release
     "inference.kernels": 4,
     "inference.lattice": 4,
@@ -83,7 +84,9 @@ PLANNED = tuple(f"{PACKAGE}.{name}".rstrip(".") for name in FLOORS)
 # Packages that an extra installs, or that only a test or a benchmark has.
 OPTIONAL = frozenset({"polars", "pyspark", "mbi"})
 
-CONFIDENTIAL = tuple(f"{PACKAGE}.{name}" for name in ("table", "tabulate", "release.mechanisms"))
+CONFIDENTIAL = tuple(
+    f"{PACKAGE}.{name}" for name in ("table", "tabulate", "release.mechanisms", "release.publish")
+)
 BEHIND_THE_WALL = tuple(f"{PACKAGE}.{name}" for name in ("inference", "report"))
 
 IMPORTERS = frozenset({"importlib.import_module", "__import__", "builtins.__import__"})

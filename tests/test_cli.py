@@ -16,9 +16,10 @@ from dpcontingency.domain import Domain
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel, load_results
 from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release.release import Release, load_release
 
-COMMANDS = ("release", "fit", "test", "report", "demo")
+COMMANDS = ("release", "fit", "test", "report", "privacy", "demo")
 
 
 def run(*args):
@@ -300,6 +301,23 @@ def test_a_release_that_makes_no_sense(folder, tmp_path, options, said):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_ledger_pays_for_releases(folder, tmp_path):
+    books = tmp_path / "survey.ledger"
+    options = ["--output", tmp_path / "r.json", "--force", "--ledger", books]
+    assert "budget" in make_refused(folder, *options, "--mu", 0.3)
+    make(folder, *options, "--mu", 0.3, "--budget", 0.5)
+    make(folder, *options, "--mu", 0.4)
+    assert "left of 0.5" in make_refused(folder, *options, "--mu", 0.1)
+    printed = run("privacy", books)
+    assert "Spent:      mu = 0.5" in printed
+    assert "Left:       mu = 0\n" in printed
+    content = json.loads(run("privacy", books, "--json"))
+    assert [entry["mu"] for entry in content["entries"]] == [0.3, 0.4]
+    saved = json.loads((tmp_path / "r.json").read_text())
+    assert content["entries"][1]["checksum"] == saved["checksum"]
+    assert "no ledger" in refused("privacy", tmp_path / "other.ledger")
+
+
 def test_undeclared_values_stay_out_of_the_message(folder, tmp_path):
     (tmp_path / "d.yaml").write_text(
         "factors:\n  Admit: [Admitted]\n  Gender: [Male, Female]\n  Dept: [A, B, C, D, E, F]\n"
@@ -363,6 +381,7 @@ def test_the_examples_in_the_help_work(folder, tmp_path, monkeypatch):
     for name in ("records.csv", "domain.yaml"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     monkeypatch.chdir(tmp_path)
+    PrivacyLedger("survey.ledger", GDP(1))
     for args in examples():
         run(*args)
     assert (tmp_path / "report.html").exists()

@@ -21,9 +21,14 @@ def write(path: str | Path, content: dict[str, Any], kind: str = RELEASE) -> Non
 
     Floats are written in Python's shortest form that reads back to the same bits.
     """
+    text = json.dumps(document_of(content, kind), ensure_ascii=False, indent=1, allow_nan=False)
+    write_text(path, text + "\n")
+
+
+def document_of(content: dict[str, Any], kind: str = RELEASE) -> dict[str, Any]:
+    """Plain data as it stands in its file: with format, version and checksum."""
     document = {"format": kind, "version": VERSION, **content}
-    document["checksum"] = _checksum(document)
-    write_text(path, json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+    return {**document, "checksum": _checksum(document)}
 
 
 def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:

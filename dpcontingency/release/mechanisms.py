@@ -279,7 +279,7 @@ class RankDeficientJamesStein(Mechanism):
 
     Notes
     -----
-    arXiv 2211.15019, Sections 3 and 4. The noisy table stays available, unbiased, as
+    arXiv 2211.15019. The noisy table stays available, unbiased, as
     ``release.noisy``; inference uses that one. Under ``add-remove`` no total is public: the
     factor by which the target is scaled is estimated and takes one of the d = p dimensions, and
     the sensitivity space is the whole space, ``"helmert"`` naming the cells as its basis and

@@ -1,9 +1,8 @@
-"""The wall: what crosses from confidential counts to the public, and the object that crosses."""
+"""A release: the public object on the far side of the wall, with the law of its noise."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,20 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import PrecisionWarning, PrivacyError, ReleaseError
+from dpcontingency.errors import PrecisionWarning, ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
 from dpcontingency.release import files
-from dpcontingency.release.mechanisms import (
-    Mechanism,
-    RankDeficientGaussian,
-    RankDeficientJamesStein,
-    mechanism_from_dict,
-)
+from dpcontingency.release.mechanisms import Mechanism, mechanism_from_dict
 from dpcontingency.release.noise import GaussianNoise, Noise, noise_from_dict
-from dpcontingency.release.sampler import Law, grid_exponent, rounded_noise
-from dpcontingency.release.sensitivity import REPLACE_ONE, Neighbours, public_totals_in_words
-from dpcontingency.release.shrinkage import LEAST_DIMENSION
-from dpcontingency.table import ContingencyTable
+from dpcontingency.release.sensitivity import Neighbours, public_totals_in_words
 
 Array = npt.NDArray[np.float64]
 Origin = Literal["released", "third-party", "exact", "simulated"]
@@ -343,6 +334,11 @@ class Release:
         """Write the release to a JSON file; the file appears whole or not at all."""
         files.write(path, self.to_dict())
 
+    @property
+    def checksum(self) -> str:
+        """The checksum that the release's file carries."""
+        return str(files.document_of(self.to_dict())["checksum"])
+
     def to_dict(self) -> dict[str, Any]:
         """The release as plain data, as it stands in its JSON file."""
         return {
@@ -395,161 +391,6 @@ def load_release(path: str | Path) -> Release:
         If the file is no release, is of an unknown version, or was changed after it was written.
     """
     return Release.from_dict(files.read(path))
-
-
-def release_table(
-    table: ContingencyTable,
-    privacy: GDP,
-    *,
-    mechanism: Mechanism | None = None,
-    neighbours: str = REPLACE_ONE,
-    strata: Sequence[str] = (),
-) -> Release:
-    """Release a confidential table under Gaussian differential privacy.
-
-    Parameters
-    ----------
-    table : ContingencyTable
-        The confidential counts.
-    privacy : GDP
-        The loss to spend.
-    mechanism : Mechanism, optional
-        `RankDeficientJamesStein` by default, or `RankDeficientGaussian` where the table is too
-        small to shrink. Either way ``noisy`` has the same law.
-    neighbours : {"replace-one", "add-remove"}
-        What the loss protects: the value of one record (n is public), or its presence.
-    strata : sequence of str
-        Factors whose joint margin is fixed by design or public already; with ``replace-one``.
-
-    Returns
-    -------
-    Release
-        ``noisy`` = counts + noise in the sensitivity space (on all cells with a mechanism of
-        full rank), of scale sigma = sensitivity / mu (`laplace_scale` with `Laplace`), exactly
-        mu-GDP: the noise is rounded to a dyadic grid (see `sampler`), drawn from the operating
-        system. There is no seed.
-
-    Raises
-    ------
-    PrivacyError
-        If the mechanism is not defined for the table, or its number of records is not public.
-
-    References
-    ----------
-    Kim, Lee, Kwak and Jung, arXiv 2211.15019, Theorem 2 (rank-deficient mechanism).
-
-    Examples
-    --------
-    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
-    >>> table = ContingencyTable([[9, 0, 4], [3, 8, 2]], domain)
-    >>> release = release_table(table, GDP(mu=0.5))
-    >>> release.n_total, round(release.sigma, 3)
-    (26, 2.828)
-    """
-    if not isinstance(table, ContingencyTable):
-        raise ReleaseError(
-            f"release_table takes a ContingencyTable; got {type(table).__name__}. Make one by "
-            "tabulate(records, domain) or ContingencyTable(counts, domain)."
-        )
-    space = Neighbours(table.domain, neighbours, strata)
-    if space.fixed is not None and not table.n_is_public:
-        raise PrivacyError(
-            "Records with missing values were dropped, so the number of records left is itself "
-            "confidential and cannot be public. Release with neighbours='add-remove', or tabulate "
-            "with a declared level for missing values."
-        )
-    return _noised(table.counts, space, privacy, mechanism, rounded_noise, "released")
-
-
-def simulate_release(
-    counts: npt.ArrayLike,
-    domain: Domain,
-    privacy: GDP,
-    rng: np.random.Generator,
-    *,
-    mechanism: Mechanism | None = None,
-    neighbours: str = REPLACE_ONE,
-    strata: Sequence[str] = (),
-) -> Release:
-    """What `release_table` would make of public or invented counts, from a seeded generator.
-
-    For simulation and teaching only: whoever knows the seed can remove the noise, so the result
-    is stamped ``private = False`` for good.
-
-    Parameters
-    ----------
-    counts : array_like of int, shape ``domain.shape``
-        The counts.
-    domain, privacy, mechanism, neighbours, strata
-        As in `release_table`.
-    rng : numpy.random.Generator
-        Where the noise comes from.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
-    >>> simulate_release([[9, 0], [3, 8]], domain, GDP(1), rng).private
-    False
-    """
-    if not isinstance(rng, np.random.Generator):
-        raise ReleaseError(
-            "simulate_release needs a numpy Generator, such as numpy.random.default_rng(1)."
-        )
-
-    def seeded(law: Law, size: int, scale: float, exponent: int) -> npt.NDArray[np.int64]:
-        scaled = np.ldexp(scale, exponent) * law.simulate(rng, size)
-        return np.asarray(np.rint(scaled), dtype=np.int64)
-
-    table = ContingencyTable(counts, domain)
-    space = Neighbours(domain, neighbours, strata)
-    return _noised(table.counts, space, privacy, mechanism, seeded, "simulated")
-
-
-def _noised(
-    counts: npt.NDArray[np.int64],
-    space: Neighbours,
-    privacy: GDP,
-    mechanism: Mechanism | None,
-    draw: Callable[[Law, int, float, int], npt.NDArray[np.int64]],
-    origin: Origin,
-) -> Release:
-    if not isinstance(privacy, GDP):
-        raise PrivacyError(
-            f"The privacy loss is a GDP object such as GDP(mu=0.5); got {privacy!r}."
-        )
-    mechanism = mechanism or _default_mechanism(space)
-    mechanism.check(space)
-    sigma = mechanism.sigma(privacy, space)
-    exponent = grid_exponent(sigma)
-    possible = space.domain.possible()
-    steps = draw(mechanism.law, counts.size, sigma, exponent).reshape(counts.shape) * possible
-    # Exact in integers; whatever happens in floats from here on is post-processing.
-    noisy = np.ldexp(((counts << exponent) + steps).astype(np.float64), -exponent)
-    noise = mechanism.noise(sigma, space)
-    totals = space.public_totals(counts)
-    if totals is not None and mechanism.rank_deficient:
-        noisy, noise = noise.as_gaussian().condition(noisy, totals, space.fixed or ())
-    return Release(
-        domain=space.domain,
-        noisy=noisy,
-        noise=noise,
-        estimate=mechanism.estimate(noisy, sigma, space),
-        sigma=sigma,
-        privacy=privacy,
-        neighbours=space.relation,
-        strata=tuple(space.strata),
-        totals=totals,
-        mechanism=mechanism,
-        origin=origin,
-        provenance={"noise": f"{mechanism.law.name} rounded to multiples of 2^-{exponent}"},
-    )
-
-
-def _default_mechanism(space: Neighbours) -> Mechanism:
-    shrunken = RankDeficientJamesStein()
-    enough = space.deviation_dimension >= LEAST_DIMENSION
-    return shrunken if enough else RankDeficientGaussian()
 
 
 def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:

@@ -111,7 +111,7 @@ def margins_refused(release: Release) -> list[str]:
 def gof_table(fit: LogLinearResults) -> Table:
     """Goodness of fit of a model."""
     rows = [
-        [str(name), f"{row['statistic']:.3f}", f"{row['df']:.0f}", _p(row["pvalue"])]
+        [str(name), _statistic(row["statistic"]), f"{row['df']:.0f}", _p(row["pvalue"])]
         for name, row in fit.gof().iterrows()
     ]
     return Table(
@@ -168,7 +168,7 @@ def comparison_table(models: Sequence[LogLinearResults]) -> Table:
                 fit.generating_class,
                 f"{fit.aic:.2f}",
                 f"{fit.bic:.2f}",
-                f"{lr['statistic']:.3f}",
+                _statistic(lr["statistic"]),
                 f"{lr['df']:.0f}",
                 _p(lr["pvalue"]),
             ]
@@ -198,6 +198,11 @@ def _digits(release: Release) -> int:
         return 0 if (release.noisy == np.rint(release.noisy)).all() else 2
     spread = release.noise_sd[release.noise_sd > 0]
     return int(np.clip(1 - math.floor(math.log10(float(spread.min()))), 0, 4))
+
+
+def _statistic(value: float) -> str:
+    """A test statistic as printed; a saturated model has none."""
+    return "" if math.isnan(value) else f"{value:.3f}"
 
 
 def _p(pvalue: float) -> str:

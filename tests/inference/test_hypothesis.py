@@ -11,7 +11,8 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference.hypothesis import TestResult, chi2_logsf, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release.release import Release, simulate_release
+from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.release import Release
 
 
 def exact(counts):

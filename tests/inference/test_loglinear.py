@@ -16,7 +16,8 @@ from dpcontingency.errors import DPContingencyError, ExistenceWarning, ModelErro
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release.release import Release, simulate_release
+from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.release import Release
 
 ODD = ["my a", "b-c", "1st", "class", "C", "Q", "np", "Intercept", "x:y", "α"]
 # Alcohol, cigarettes, marijuana: 911 3 44 2 538 43 456 279, first factor fastest.

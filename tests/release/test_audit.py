@@ -13,10 +13,9 @@ import pytest
 
 from dpcontingency.domain import Domain
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release import release as release_module
-from dpcontingency.release import sensitivity
+from dpcontingency.release import publish, sensitivity
 from dpcontingency.release.mechanisms import Gaussian, RankDeficientGaussian
-from dpcontingency.release.release import release_table
+from dpcontingency.release.publish import release_table
 from dpcontingency.release.sampler import rounded_noise
 from dpcontingency.table import ContingencyTable
 
@@ -31,7 +30,7 @@ def statistic(cell_values, relation, mechanism, mu, seed):
     counts = np.broadcast_to(cell_values, domain.shape)
     with pytest.MonkeyPatch.context() as patch:
         entropy = np.random.default_rng(seed).bytes
-        patch.setattr(release_module, "rounded_noise", partial(rounded_noise, entropy=entropy))
+        patch.setattr(publish, "rounded_noise", partial(rounded_noise, entropy=entropy))
         released = release_table(
             ContingencyTable(counts, domain),
             GDP(mu),

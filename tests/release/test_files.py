@@ -12,7 +12,8 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release import files
-from dpcontingency.release.release import load_release, simulate_release
+from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.release import load_release
 
 DOMAIN = Domain(
     {"Séx": ["f", "m"], "A\\ge": [1, 2.5, "x"]},

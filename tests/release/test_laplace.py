@@ -10,7 +10,8 @@ from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.laplace import laplace_scale, one_cell_level, two_cell_level
 from dpcontingency.release.mechanisms import Laplace
 from dpcontingency.release.noise import LaplaceNoise
-from dpcontingency.release.release import load_release, release_table, simulate_release
+from dpcontingency.release.publish import release_table, simulate_release
+from dpcontingency.release.release import load_release
 from dpcontingency.release.sensitivity import Neighbours
 from dpcontingency.table import ContingencyTable
 

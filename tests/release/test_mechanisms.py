@@ -24,11 +24,8 @@ from dpcontingency.release.mechanisms import (
     mechanism_from_dict,
     unnamed_domain,
 )
-from dpcontingency.release.release import (
-    load_release,
-    release_table,
-    simulate_release,
-)
+from dpcontingency.release.publish import release_table, simulate_release
+from dpcontingency.release.release import load_release
 from dpcontingency.release.sensitivity import Neighbours
 from dpcontingency.table import ContingencyTable
 

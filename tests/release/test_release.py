@@ -26,7 +26,8 @@ from dpcontingency.errors import (
     ReleaseError,
 )
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release import release as release_module
+from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.release import publish
 from dpcontingency.release.mechanisms import (
     BlockJamesStein,
     Gaussian,
@@ -35,7 +36,8 @@ from dpcontingency.release.mechanisms import (
     RankDeficientGaussian,
     RankDeficientJamesStein,
 )
-from dpcontingency.release.release import Release, load_release, release_table, simulate_release
+from dpcontingency.release.publish import release_table, simulate_release
+from dpcontingency.release.release import Release, load_release
 from dpcontingency.release.sampler import rounded_noise
 from dpcontingency.table import ContingencyTable, check_joint_size
 
@@ -55,7 +57,7 @@ def released(counts, domain, mu=1.0, seed=1, *, n_is_public=True, **options):
     """release_table, fed with deterministic entropy."""
     entropy = np.random.default_rng(seed).bytes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(release_module, "rounded_noise", partial(rounded_noise, entropy=entropy))
+        patch.setattr(publish, "rounded_noise", partial(rounded_noise, entropy=entropy))
         table = ContingencyTable(counts, domain, n_is_public=n_is_public)
         return release_table(table, GDP(mu), **options)
 
@@ -790,3 +792,36 @@ def test_the_file_says_what_the_release_says(tmp_path):
     assert document["origin"] == "released"
     assert document["totals"] == [int(COUNTS.sum())]
     assert document["noisy"] == r.noisy.ravel().tolist()
+
+
+# -- the ledger ---------------------------------------------------------------------------------
+
+
+def test_a_release_spends_before_it_draws(tmp_path, monkeypatch):
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
+    table = ContingencyTable([[9, 0, 4], [3, 8, 2]], domain)
+    ledger = PrivacyLedger(tmp_path / "l", GDP(0.5))
+    first = release_table(table, GDP(0.3), ledger=ledger)
+    first.save(tmp_path / "first.json")
+    (entry,) = ledger.entries
+    assert entry.mu == 0.3
+    assert entry.what == "RankDeficientJamesStein() of A, B"
+    assert f'"checksum": "{entry.checksum}"' in (tmp_path / "first.json").read_text()
+    assert load_release(tmp_path / "first.json").checksum == entry.checksum
+
+    drawn = []
+    monkeypatch.setattr(publish, "rounded_noise", lambda *_: drawn.append(1) or 1 / 0)
+    with pytest.raises(PrivacyError, match=r"left of 0\.5"):
+        release_table(table, GDP(0.5), ledger=ledger)
+    small = ContingencyTable([1, 2], Domain({"A": ["a", "b"]}))
+    with pytest.raises(PrivacyError, match="defined for every table"):
+        release_table(small, GDP(0.1), mechanism=RankDeficientJamesStein(), ledger=ledger)
+    with pytest.raises(PrivacyError, match="do not add up"):
+        release_table(table, GDP(0.1), neighbours="add-remove", ledger=ledger)
+    assert not drawn
+    assert ledger.spent == 0.3
+    with pytest.raises(ZeroDivisionError):  # a crash while the noise is drawn
+        release_table(table, GDP(0.2), ledger=ledger)
+    assert drawn
+    assert ledger.entries[1].checksum is None
+    assert ledger.spent == pytest.approx((0.3**2 + 0.2**2) ** 0.5)

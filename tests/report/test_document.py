@@ -17,7 +17,8 @@ from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import pvalue_text
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release.release import Release, simulate_release
+from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.release import Release
 from dpcontingency.report.document import render, write_report
 from dpcontingency.report.words import best_power, model_in_words
 

@@ -1,0 +1,202 @@
+"""The wall: the only code that adds noise to confidential counts and lets the sum out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import PrivacyError, ReleaseError
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.release.mechanisms import (
+    Mechanism,
+    RankDeficientGaussian,
+    RankDeficientJamesStein,
+)
+from dpcontingency.release.release import Origin, Release
+from dpcontingency.release.sampler import Law, grid_exponent, rounded_noise
+from dpcontingency.release.sensitivity import REPLACE_ONE, Neighbours
+from dpcontingency.release.shrinkage import LEAST_DIMENSION
+from dpcontingency.table import ContingencyTable
+
+Draw: TypeAlias = Callable[[Law, int, float, int], npt.NDArray[np.int64]]
+
+
+def release_table(
+    table: ContingencyTable,
+    privacy: GDP,
+    *,
+    mechanism: Mechanism | None = None,
+    neighbours: str = REPLACE_ONE,
+    strata: Sequence[str] = (),
+    ledger: PrivacyLedger | None = None,
+) -> Release:
+    """Release a confidential table under Gaussian differential privacy.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+        The confidential counts.
+    privacy : GDP
+        The loss to spend.
+    mechanism : Mechanism, optional
+        `RankDeficientJamesStein` by default, or `RankDeficientGaussian` where the table is too
+        small to shrink. Either way ``noisy`` has the same law.
+    neighbours : {"replace-one", "add-remove"}
+        What the loss protects: the value of one record (n is public), or its presence.
+    strata : sequence of str
+        Factors whose joint margin is fixed by design or public already; with ``replace-one``.
+    ledger : PrivacyLedger, optional
+        The budget to spend from. The loss is reserved there before any noise is drawn, and the
+        checksum of the release added when it is made.
+
+    Returns
+    -------
+    Release
+        ``noisy`` = counts + noise in the sensitivity space (on all cells with a mechanism of
+        full rank), of scale sigma = sensitivity / mu (`laplace_scale` with `Laplace`), exactly
+        mu-GDP: the noise is rounded to a dyadic grid (see `sampler`), drawn from the operating
+        system. There is no seed.
+
+    Raises
+    ------
+    PrivacyError
+        If the mechanism is not defined for the table, its number of records is not public, or
+        the ledger has too little left; nothing is drawn or spent then.
+
+    References
+    ----------
+    Kim, Lee, Kwak and Jung, arXiv 2211.15019 (the rank-deficient mechanism).
+
+    Examples
+    --------
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
+    >>> table = ContingencyTable([[9, 0, 4], [3, 8, 2]], domain)
+    >>> release = release_table(table, GDP(mu=0.5))
+    >>> release.n_total, round(release.sigma, 3)
+    (26, 2.828)
+    """
+    if not isinstance(table, ContingencyTable):
+        raise ReleaseError(
+            f"release_table takes a ContingencyTable; got {type(table).__name__}. Make one by "
+            "tabulate(records, domain) or ContingencyTable(counts, domain)."
+        )
+    space = Neighbours(table.domain, neighbours, strata)
+    if space.fixed is not None and not table.n_is_public:
+        raise PrivacyError(
+            "Records with missing values were dropped, so the number of records left is itself "
+            "confidential and cannot be public. Release with neighbours='add-remove', or tabulate "
+            "with a declared level for missing values."
+        )
+    plan = _Plan.of(space, privacy, mechanism)
+    if ledger is None:
+        return plan.carry_out(table.counts, rounded_noise, "released")
+    what = f"{plan.mechanism!r} of {', '.join(table.domain.names)}"
+    number = ledger.reserve(privacy, what, neighbours=neighbours)
+    release = plan.carry_out(table.counts, rounded_noise, "released")
+    ledger.finish(number, release.checksum)
+    return release
+
+
+def simulate_release(
+    counts: npt.ArrayLike,
+    domain: Domain,
+    privacy: GDP,
+    rng: np.random.Generator,
+    *,
+    mechanism: Mechanism | None = None,
+    neighbours: str = REPLACE_ONE,
+    strata: Sequence[str] = (),
+) -> Release:
+    """What `release_table` would make of public or invented counts, from a seeded generator.
+
+    For simulation and teaching only: whoever knows the seed can remove the noise, so the result
+    is stamped ``private = False`` for good.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape ``domain.shape``
+        The counts.
+    domain, privacy, mechanism, neighbours, strata
+        As in `release_table`.
+    rng : numpy.random.Generator
+        Where the noise comes from.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> simulate_release([[9, 0], [3, 8]], domain, GDP(1), rng).private
+    False
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise ReleaseError(
+            "simulate_release needs a numpy Generator, such as numpy.random.default_rng(1)."
+        )
+
+    def seeded(law: Law, size: int, scale: float, exponent: int) -> npt.NDArray[np.int64]:
+        scaled = np.ldexp(scale, exponent) * law.simulate(rng, size)
+        return np.asarray(np.rint(scaled), dtype=np.int64)
+
+    table = ContingencyTable(counts, domain)
+    space = Neighbours(domain, neighbours, strata)
+    return _Plan.of(space, privacy, mechanism).carry_out(table.counts, seeded, "simulated")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Everything about a release but the counts and the noise, checked and calibrated."""
+
+    space: Neighbours
+    privacy: GDP
+    mechanism: Mechanism
+    sigma: float
+
+    @classmethod
+    def of(cls, space: Neighbours, privacy: GDP, mechanism: Mechanism | None) -> _Plan:
+        """Check that the mechanism is defined here, and find the scale of its noise."""
+        if not isinstance(privacy, GDP):
+            raise PrivacyError(
+                f"The privacy loss is a GDP object such as GDP(mu=0.5); got {privacy!r}."
+            )
+        mechanism = mechanism or _default_mechanism(space)
+        mechanism.check(space)
+        return cls(space, privacy, mechanism, mechanism.sigma(privacy, space))
+
+    def carry_out(self, counts: npt.NDArray[np.int64], draw: Draw, origin: Origin) -> Release:
+        """Draw the noise and make the release."""
+        space, mechanism, sigma = self.space, self.mechanism, self.sigma
+        exponent = grid_exponent(sigma)
+        steps = draw(mechanism.law, counts.size, sigma, exponent).reshape(counts.shape)
+        # Exact in integers; whatever happens in floats from here on is post-processing.
+        on_grid = (counts << exponent) + steps * space.domain.possible()
+        noisy = np.ldexp(on_grid.astype(np.float64), -exponent)
+        noise = mechanism.noise(sigma, space)
+        totals = space.public_totals(counts)
+        if totals is not None and mechanism.rank_deficient:
+            noisy, noise = noise.as_gaussian().condition(noisy, totals, space.fixed or ())
+        return Release(
+            domain=space.domain,
+            noisy=noisy,
+            noise=noise,
+            estimate=mechanism.estimate(noisy, sigma, space),
+            sigma=sigma,
+            privacy=self.privacy,
+            neighbours=space.relation,
+            strata=tuple(space.strata),
+            totals=totals,
+            mechanism=mechanism,
+            origin=origin,
+            provenance={"noise": f"{mechanism.law.name} rounded to multiples of 2^-{exponent}"},
+        )
+
+
+def _default_mechanism(space: Neighbours) -> Mechanism:
+    shrunken = RankDeficientJamesStein()
+    enough = space.deviation_dimension >= LEAST_DIMENSION
+    return shrunken if enough else RankDeficientGaussian()
