@@ -22,6 +22,7 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 
@@ -60,6 +61,29 @@ class HierarchicalDesign:
     def n_columns(self) -> int:
         """The number of columns of X."""
         return len(self.codes)
+
+    def keep(self, columns: npt.NDArray[np.bool_]) -> HierarchicalDesign:
+        """The same design with some columns only."""
+        other = HierarchicalDesign(self.shape, self.terms, self.strata)
+        other.codes = self.codes[columns]
+        other._flat = self._flat[columns]
+        return other
+
+    def matrix(self) -> csr_array:
+        """X itself, sparse: at most one entry a cell and term. Only linear programs need it."""
+        cells = np.arange(math.prod(self.shape))
+        levels = np.stack(np.unravel_index(cells, self.shape), axis=1)
+        rows, columns = [], []
+        position = {int(code): j for j, code in enumerate(self._flat)}
+        for term in self.terms:
+            axes = list(term)
+            inside = (levels[:, axes] > 0).all(axis=1)
+            flat = levels[inside][:, axes] @ self._strides[axes]
+            found = np.array([position.get(int(code), -1) for code in flat], dtype=np.intp)
+            rows.append(cells[inside][found >= 0])
+            columns.append(found[found >= 0])
+        row, column = np.concatenate([cells[:0], *rows]), np.concatenate([cells[:0], *columns])
+        return csr_array((np.ones(row.size), (row, column)), shape=(cells.size, self.n_columns))
 
     def dot(self, beta: Array) -> Array:
         """X b, one number a cell (flat)."""

@@ -1,4 +1,11 @@
-"""Which parameters of a fitted model have no finite estimate."""
+"""Which cells and parameters of a model have finite maximum-likelihood estimates.
+
+With exact counts the estimate exists where the fitted margins lie inside the marginal cone of the
+model. Otherwise the likelihood rises along a direction that sends some cells to 0; the cells that
+stay are the facial set, on which the model is an ordinary one with its own rank and degrees of
+freedom (Fienberg and Rinaldo 2012). With noise the same happens when a margin is within noise of
+0, and shows in the last step of the fit.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +13,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack, vstack
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.design import HierarchicalDesign
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 
 Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Labels = npt.NDArray[np.intp]
 
 # At an interior maximum the open Newton step is quadratically small; along a direction in which
 # the maximum is at infinity it stays near 1, because the rates there fall as exp(-step).
 STEP_AT_INFINITY = 1e-2
+
+RANK_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,71 @@ class Existence:
         )
 
 
-def drifting(step: Array) -> npt.NDArray[np.bool_]:
+def drifting(step: Array) -> Mask:
     """Which coordinates of the step left open at the end of a fit point to infinity."""
     return np.abs(step) > STEP_AT_INFINITY
+
+
+def facial_set(design: HierarchicalDesign, counts: Array, possible: Mask, strata: Labels) -> Mask:
+    """The cells that keep a positive mean at the maximum of the likelihood of exact counts.
+
+    Parameters
+    ----------
+    design : HierarchicalDesign
+        The free columns of the model.
+    counts : ndarray, shape (p,)
+        Exact counts, structural zeros included.
+    possible : ndarray of bool, shape (p,)
+        Which cells are possible.
+    strata : ndarray of int, shape (p,)
+        The stratum of each cell, whose total is fixed; a column of ones for each.
+
+    Notes
+    -----
+    One linear program: among directions d with X d = 0 on the cells that hold records and
+    X d <= 0 on the others, maximise sum min(1, -X d). Scaling d shows that every cell that some
+    direction sends to 0 counts 1 at the optimum, and no other does.
+    """
+    empty = possible & (counts == 0)
+    if not empty.any():
+        return possible
+    groups = csr_array((np.ones(strata.size), (np.arange(strata.size), strata)))
+    columns = hstack([design.matrix(), groups], format="csr")
+    n_empty, n_columns = int(empty.sum()), columns.shape[1]
+    solution = linprog(
+        np.concatenate([np.zeros(n_columns), -np.ones(n_empty)]),
+        A_ub=hstack([columns[empty], eye_array(n_empty)], format="csr"),
+        b_ub=np.zeros(n_empty),
+        A_eq=vstack([hstack([columns[counts > 0], csr_array((int((counts > 0).sum()), n_empty))])]),
+        b_eq=np.zeros(int((counts > 0).sum())),
+        bounds=[(None, None)] * n_columns + [(0, 1)] * n_empty,
+    )
+    if solution.x is None:  # feasible at 0 and bounded by construction, so only by a limit of time
+        raise ModelError(f"The facial set could not be found: {solution.message}.")
+    face = possible.copy()
+    face[np.flatnonzero(empty)[solution.x[n_columns:] > 0.5]] = False
+    return face
+
+
+def independent_columns(design: HierarchicalDesign, cells: Mask, strata: Labels | None) -> Mask:
+    """Which columns are not linear combinations of earlier ones on some cells.
+
+    Columns of ones for the strata, where totals are fixed, come before all.
+    """
+    weights = cells.astype(np.float64)
+    if strata is None:
+        gram = design.gram(weights)
+    else:
+        groups = int(strata.max()) + 1
+        sizes = sum_by_stratum(strata, weights, groups)
+        cores = -np.divide(1.0, sizes, out=np.zeros(groups), where=sizes > 0)[:, None, None]
+        centred = DiagonalPlusLowRank(weights, weights[None, :], cores, strata)
+        gram = design.compress(centred)
+    kept = np.zeros(design.n_columns, dtype=np.bool_)
+    scale = np.maximum(np.diag(design.gram(weights)), 1.0)
+    for j in range(design.n_columns):
+        pivot = gram[j, j]
+        if pivot > RANK_TOLERANCE * scale[j]:
+            kept[j] = True
+            gram = gram - np.outer(gram[:, j], gram[j]) / pivot
+    return kept

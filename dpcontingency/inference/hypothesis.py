@@ -154,7 +154,10 @@ def _against_saturated(
         "accounts_for": accounts,
     }
     if model.df_resid == 0:
-        reason = "the null model leaves no degrees of freedom (a factor has a single level)"
+        reason = (
+            "the null model leaves no degrees of freedom: a factor has a single level, or all "
+            "records share one"
+        )
         return TestResult(
             statistic=math.nan, df=0, pvalue=math.nan, log_pvalue=math.nan, reason=reason, **common
         )

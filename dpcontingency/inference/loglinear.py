@@ -16,7 +16,7 @@ from statsmodels.base.model import LikelihoodModel
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
 from dpcontingency.inference.design import HierarchicalDesign, sum_coding
-from dpcontingency.inference.existence import drifting
+from dpcontingency.inference.existence import drifting, facial_set, independent_columns
 from dpcontingency.inference.formula import (
     Generators,
     formula_class,
@@ -134,15 +134,20 @@ class LogLinearModel(LikelihoodModel):
         axes = [tuple(release.domain.axis(name) for name in term) for term in self.terms]
         given = release.conditioned()
         strata = tuple(release.domain.axis(name) for name in release.strata)
+        self._strata = stratum_labels(given.domain.shape, strata)
+        self._possible = release.domain.possible().ravel()
         self._design = HierarchicalDesign(release.domain.shape, axes, strata)
+        self._recode = None if coding == "treatment" else sum_coding(release.domain.shape, axes)
+        self.aliased: tuple[str, ...] = ()
+        if release.domain.structural_zeros:
+            self._drop_aliased()
         self.cells = NoisyTableLikelihood(
             given.noisy.ravel(),
             given.noise.variances.ravel(),
-            strata=None if given.totals is None else stratum_labels(given.domain.shape, strata),
+            strata=None if given.totals is None else self._strata,
             totals=None if given.totals is None else np.ravel(given.totals).astype(np.float64),
         )
-        self._offset = np.where(release.domain.possible().ravel(), 0.0, -np.inf)
-        self._recode = None if coding == "treatment" else sum_coding(release.domain.shape, axes)
+        self._offset = np.where(self._possible, 0.0, -np.inf)
         super().__init__(release.noisy.ravel())
         self.data.xnames = [self._column_name(code) for code in self._design.codes]
 
@@ -174,18 +179,31 @@ class LogLinearModel(LikelihoodModel):
     @property
     def n_cells(self) -> int:
         """The number of possible cells."""
-        return int(np.isfinite(self._offset).sum())
+        return int(self._possible.sum())
 
-    @property
+    @cached_property
+    def face(self) -> npt.NDArray[np.bool_]:
+        """The cells that keep a positive mean at the maximum, flat.
+
+        With exact counts the facial set (`existence.facial_set`); with noise every possible cell.
+        """
+        if not self.release.noise.is_exact:
+            return self._possible
+        return facial_set(self._design, self.cells.noisy, self._possible, self._strata)
+
+    @cached_property
     def df_model(self) -> int:
-        """The number of free parameters."""
-        return self._design.n_columns
+        """The number of free parameters, on the cells that the data leave alive."""
+        if self.face.sum() == self.n_cells:
+            return self._design.n_columns
+        return int(independent_columns(self._design, self.face, self.cells.strata).sum())
 
     @property
     def df_resid(self) -> int:
         """Free cells minus free parameters: the df of a test against the saturated model."""
-        totals = 0 if self.release.totals is None else int(np.count_nonzero(self._strata_cells()))
-        return self.n_cells - totals - self.df_model
+        strata = self.cells.strata
+        totals = 0 if strata is None else np.unique(strata[self.face]).size
+        return int(self.face.sum()) - totals - self.df_model
 
     @cached_property
     def saturated_loglike(self) -> float:
@@ -272,8 +290,8 @@ class LogLinearModel(LikelihoodModel):
     def _start(self) -> Array:
         """The fit that takes the noisy cells, made positive, for counts; its problem is concave."""
         likelihood = self.cells
-        zero = np.zeros(self.df_model)
-        if self.release.totals is None and self.df_model:
+        zero = np.zeros(self._design.n_columns)
+        if self.release.totals is None:
             zero[0] = np.log(max(float(likelihood.noisy.sum()), 1.0) / self.n_cells)
         if not likelihood.variances.any():
             return zero
@@ -317,9 +335,10 @@ class LogLinearModel(LikelihoodModel):
     def _treatment(self, params: npt.ArrayLike) -> Array:
         """Treatment-coded coefficients from coefficients in the model's coding."""
         values = np.asarray(params, dtype=np.float64)
-        if values.shape != (self.df_model,):
+        size = self._design.n_columns
+        if values.shape != (size,):
             raise ModelError(
-                f"The model has {self.df_model} parameters; got an array of shape {values.shape}."
+                f"The model has {size} parameters; got an array of shape {values.shape}."
             )
         if self._recode is None:
             return values
@@ -331,11 +350,19 @@ class LogLinearModel(LikelihoodModel):
         half = np.linalg.solve(self._recode.T, information)
         return np.asarray(np.linalg.solve(self._recode.T, half.T).T)
 
-    def _strata_cells(self) -> npt.NDArray[np.bool_]:
-        """Which strata have a possible cell."""
-        possible = self.release.domain.possible()
-        strata = self._design.strata
-        return np.asarray(possible.any(axis=tuple(set(range(possible.ndim)) - set(strata))))
+    def _drop_aliased(self) -> None:
+        """Leave out columns that structural zeros make combinations of others."""
+        strata = None if self.release.totals is None else self._strata
+        kept = independent_columns(self._design, self._possible, strata)
+        if kept.all():
+            return
+        if self._recode is not None:
+            raise ModelError(
+                "Structural zeros leave some coefficients of this model without meaning, which "
+                "sum coding cannot show. Use coding='treatment'."
+            )
+        self.aliased = tuple(self._column_name(code) for code in self._design.codes[~kept])
+        self._design = self._design.keep(kept)
 
     def _column_name(self, code: npt.NDArray[np.intp]) -> str:
         """The name patsy gives the column: ``A[T.b]:C[T.x]``, or ``A[S.a]`` in sum coding."""

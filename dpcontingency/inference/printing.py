@@ -113,6 +113,12 @@ def _notes(results: Any) -> list[str]:
     unused = [n for n in release.domain.names if not any(n in g for g in results.generators)]
     if unused:
         notes.append(f"Not in the model, so equally likely levels: {', '.join(unused)}.")
+    if results.model.aliased:
+        notes.append(
+            "Set to 0, because structural zeros leave them without meaning: "
+            + ", ".join(results.model.aliased)
+            + "."
+        )
     if not results.existence.exists:
         notes.append(results.existence.reason)
     if not results.converged:

