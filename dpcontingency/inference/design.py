@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from dpcontingency.inference.kernels import fold_axis, unfold_axis
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 
 Array = npt.NDArray[np.float64]
@@ -87,20 +88,19 @@ class HierarchicalDesign:
 
     def dot(self, beta: Array) -> Array:
         """X b, one number a cell (flat)."""
-        table = np.zeros(self.shape)
-        table.ravel()[self._flat] = beta
-        for axis in range(table.ndim):
-            along = self._along(table, axis)
-            along[:, 1:] += along[:, :1]
-        return table.ravel()
+        cells = np.zeros(math.prod(self.shape))
+        cells[self._flat] = beta
+        for axis in range(len(self.shape)):
+            unfold_axis(cells, *self._around(axis))
+        return cells
 
     def tdot(self, cells: Array) -> Array:
         """X' w for one number a cell (flat)."""
-        return np.asarray(self._sums(cells, ()).ravel()[self._flat])
+        return np.asarray(self._sums(cells, ())[self._flat])
 
     def gram(self, weights: Array) -> Array:
         """X' diag(w) X."""
-        sums = np.append(self._sums(weights, ()).ravel(), 0.0)
+        sums = np.append(self._sums(weights, ()), 0.0)
         return np.asarray(sums[self._pairs])
 
     def compress(self, curvature: DiagonalPlusLowRank) -> Array:
@@ -120,17 +120,16 @@ class HierarchicalDesign:
         return codes
 
     def _sums(self, cells: Array, kept: tuple[int, ...]) -> Array:
-        """S w, along every axis but the kept ones."""
-        table = cells.reshape(self.shape).copy()
-        for axis in range(table.ndim):
+        """S w, along every axis but the kept ones (flat)."""
+        out = cells.copy()
+        for axis in range(len(self.shape)):
             if axis not in kept:
-                along = self._along(table, axis)
-                along[:, 0] = along.sum(axis=1)
-        return table
+                fold_axis(out, *self._around(axis))
+        return out
 
-    def _along(self, table: Array, axis: int) -> Array:
-        """A view of a contiguous table with three axes, the named one in the middle."""
-        return table.reshape(math.prod(self.shape[:axis]), self.shape[axis], -1)
+    def _around(self, axis: int) -> tuple[int, int, int]:
+        """How many cells lie across the axes before an axis, along it and across those after."""
+        return math.prod(self.shape[:axis]), self.shape[axis], math.prod(self.shape[axis + 1 :])
 
     @cached_property
     def _pairs(self) -> Index:
@@ -149,7 +148,7 @@ class HierarchicalDesign:
         """X' w inside each stratum: one row a stratum."""
         if not self.strata:
             return self.tdot(cells)[None, :]
-        sums = self._sums(cells, self.strata).ravel()
+        sums = self._sums(cells, self.strata)
         axes = list(self.strata)
         levels = np.indices([self.shape[axis] for axis in axes]).reshape(len(axes), -1).T
         inner = self.codes.copy()

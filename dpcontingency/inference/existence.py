@@ -61,9 +61,40 @@ class Existence:
         )
 
 
-def drifting(step: Array) -> Mask:
-    """Which coordinates of the step left open at the end of a fit point to infinity."""
-    return np.abs(step) > STEP_AT_INFINITY
+def undetermined(
+    design: HierarchicalDesign, step: Array, fitted: Array, cells: Mask, strata: Labels | None
+) -> Array:
+    """The directions that the data leave open at the end of a fit, one a column, shape (q, r).
+
+    Parameters
+    ----------
+    design : HierarchicalDesign
+        The free columns of the model.
+    step : ndarray, shape (q,)
+        The Newton step still open.
+    fitted : ndarray, shape (p,)
+        Fitted means.
+    cells : ndarray of bool, shape (p,)
+        The possible cells.
+    strata : ndarray of int, shape (p,), or None
+        The stratum of each cell where totals are public.
+
+    Notes
+    -----
+    A step that is not small sends some cells to 0. A coefficient can be estimated if and only if
+    it is a combination of the log means of the cells that stay; the null space of the design on
+    those is what cannot.
+    """
+    if not (np.abs(step) > STEP_AT_INFINITY).any():
+        return np.zeros((step.size, 0))
+    change = design.dot(step)
+    if strata is not None:
+        weight = sum_by_stratum(strata, fitted, int(strata.max()) + 1)
+        mean = sum_by_stratum(strata, fitted * change, weight.size) / np.maximum(weight, 1e-300)
+        change = change - mean[strata]
+    alive = cells & (np.abs(change) <= STEP_AT_INFINITY)
+    values, vectors = np.linalg.eigh(_gram(design, alive.astype(np.float64), strata))
+    return np.asarray(vectors[:, values <= RANK_TOLERANCE * max(float(values.max()), 1.0)])
 
 
 def facial_set(design: HierarchicalDesign, counts: Array, possible: Mask, strata: Labels) -> Mask:
@@ -113,14 +144,7 @@ def independent_columns(design: HierarchicalDesign, cells: Mask, strata: Labels 
     Columns of ones for the strata, where totals are fixed, come before all.
     """
     weights = cells.astype(np.float64)
-    if strata is None:
-        gram = design.gram(weights)
-    else:
-        groups = int(strata.max()) + 1
-        sizes = sum_by_stratum(strata, weights, groups)
-        cores = -np.divide(1.0, sizes, out=np.zeros(groups), where=sizes > 0)[:, None, None]
-        centred = DiagonalPlusLowRank(weights, weights[None, :], cores, strata)
-        gram = design.compress(centred)
+    gram = _gram(design, weights, strata)
     kept = np.zeros(design.n_columns, dtype=np.bool_)
     scale = np.maximum(np.diag(design.gram(weights)), 1.0)
     for j in range(design.n_columns):
@@ -129,3 +153,12 @@ def independent_columns(design: HierarchicalDesign, cells: Mask, strata: Labels 
             kept[j] = True
             gram = gram - np.outer(gram[:, j], gram[j]) / pivot
     return kept
+
+
+def _gram(design: HierarchicalDesign, weights: Array, strata: Labels | None) -> Array:
+    """X' diag(w) X after taking out the columns of ones of the strata, where totals are fixed."""
+    if strata is None:
+        return design.gram(weights)
+    sizes = sum_by_stratum(strata, weights, int(strata.max()) + 1)
+    cores = -np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0)[:, None, None]
+    return design.compress(DiagonalPlusLowRank(weights, weights[None, :], cores, strata))

@@ -83,6 +83,28 @@ def _fill(y: Floats, rate: Floats, variance: Floats, out: Floats) -> None:
         out[0, c], out[1, c], out[2, c], out[3, c], out[4, c] = _cell(y[c], rate[c], variance[c])
 
 
+@_compiled
+def fold_axis(cells: Floats, before: int, n: int, after: int) -> None:
+    """Add all levels of the middle axis of a flat (before, n, after) array to its first level."""
+    for b in range(before):
+        first = b * n * after
+        for j in range(1, n):
+            level = first + j * after
+            for a in range(after):
+                cells[first + a] += cells[level + a]
+
+
+@_compiled
+def unfold_axis(cells: Floats, before: int, n: int, after: int) -> None:
+    """Add the first level of the middle axis of a flat (before, n, after) array to the others."""
+    for b in range(before):
+        first = b * n * after
+        for j in range(1, n):
+            level = first + j * after
+            for a in range(after):
+                cells[level + a] += cells[first + a]
+
+
 Five = tuple[float, float, float, float, float]
 
 

@@ -236,6 +236,27 @@ class NoisyTableLikelihood:
             )
         return self._at(eta, None)
 
+    def as_counts(self, eta: ArrayLike, counts: Floats) -> LikelihoodPoint:
+        """Return the classical likelihood of `counts` that add up to these totals.
+
+        Concave in `eta`; its level is arbitrary. Fits start from its maximum.
+        """
+        known = self._known
+        log_rate = np.asarray(eta, dtype=np.float64)
+        if known is not None:
+            log_rate = known.log_probabilities(log_rate) + _log(known.totals)[known.strata]
+        fitted = np.exp(np.minimum(log_rate, _LOG_RATE_LIMIT))
+        alive = fitted > 0.0
+        loglik = float(counts[alive] @ log_rate[alive] - fitted.sum())
+        none = np.zeros_like(fitted)
+        moments = CellMoments(none, counts, none, none, none)
+        if known is None:
+            return LikelihoodPoint(loglik, counts - fitted, fitted, moments, None)
+        flat = np.zeros_like(known.totals)
+        return _MultinomialPoint(
+            loglik, counts - fitted, fitted, moments, flat, known, (flat, flat, flat)
+        )
+
     def saturated(self) -> LikelihoodPoint:
         """Maximise the log-likelihood over all log rates.
 

@@ -11,12 +11,18 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
 from dpcontingency.inference.design import HierarchicalDesign, sum_coding
-from dpcontingency.inference.existence import drifting, facial_set, independent_columns
+from dpcontingency.inference.existence import (
+    STEP_AT_INFINITY,
+    facial_set,
+    independent_columns,
+    undetermined,
+)
 from dpcontingency.inference.formula import (
     Generators,
     formula_class,
@@ -34,7 +40,7 @@ from dpcontingency.release.release import Release
 Array = npt.NDArray[np.float64]
 Coding = Literal["treatment", "sum"]
 
-SMALL = 0.5  # what stands for a non-positive noisy cell in the starting fit, and only there
+START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin near 0 needs more
 
 
 @dataclass(frozen=True)
@@ -288,28 +294,34 @@ class LogLinearModel(LikelihoodModel):
         return _Point(self._design, self.cells.at(eta))
 
     def _start(self) -> Array:
-        """The fit that takes the noisy cells, made positive, for counts; its problem is concave."""
-        likelihood = self.cells
-        zero = np.zeros(self._design.n_columns)
+        """The classical fit, which looks at the noisy cells through the model's margins alone.
+
+        Those are unbiased, and mostly positive where cells are not. If noise has eaten a margin
+        the fit runs off; then the expected counts under equal rates take the place of the noisy
+        cells, which makes one step of EM.
+        """
+        flat = np.zeros(self._design.n_columns)
         if self.release.totals is None:
-            zero[0] = np.log(max(float(likelihood.noisy.sum()), 1.0) / self.n_cells)
-        if not likelihood.variances.any():
-            return zero
-        cells = np.where(np.isfinite(self._offset), np.maximum(likelihood.noisy, SMALL), 0.0)
-        strata = likelihood.strata
-        naive = NoisyTableLikelihood(
-            cells,
-            np.zeros_like(cells),
-            strata=strata,
-            totals=None if strata is None else np.bincount(strata, cells),
-        )
-        return maximise(
-            lambda beta: _Point(self._design, naive.at(self._design.dot(beta) + self._offset)), zero
-        ).beta
+            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / self.n_cells)
+
+        def fitted_to(counts: Array) -> Array:
+            def classical(beta: Array) -> _Point:
+                eta = self._design.dot(beta) + self._offset
+                return _Point(self._design, self.cells.as_counts(eta, counts))
+
+            return maximise(classical, flat, START_ROUNDS).beta
+
+        start, equal = fitted_to(self.cells.noisy), self._at(flat)
+        if self._at(start).value >= equal.value:
+            return start
+        return fitted_to(equal.cells.posterior_mean)
 
     def _results(self, best: Maximum[_Point]) -> LogLinearResults:
         point = best.point
-        lost = drifting(best.last_step)
+        step = best.last_step
+        open_directions = undetermined(
+            self._design, step, point.cells.fitted, self._possible, self.cells.strata
+        )
         covariance = _inverse(point.observed())
         sampling = _inverse(point.complete())
         beta = best.beta
@@ -317,12 +329,13 @@ class LogLinearModel(LikelihoodModel):
             beta = self._recode @ beta
             covariance = self._recode @ covariance @ self._recode.T
             sampling = self._recode @ sampling @ self._recode.T
-            lost = np.abs(self._recode) @ lost.astype(float) > 0
+            step, open_directions = self._recode @ step, self._recode @ open_directions
         fit = Fit(
             params=beta,
             covariance=covariance,
             sampling_variance=np.diag(sampling),
-            at_infinity=lost,
+            at_infinity=np.asarray((np.abs(open_directions) > 1e-6).any(axis=1)),
+            direction=np.where(np.abs(step) > STEP_AT_INFINITY, np.sign(step), 0.0),
             llf=point.value,
             fitted=point.cells.fitted,
             posterior_mean=point.cells.posterior_mean,
@@ -380,9 +393,12 @@ def _inverse(information: Array) -> Array:
     """The inverse of an information matrix; a generalised one where it is singular."""
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-300))
     scaled = information * scale[:, None] * scale[None, :]
-    values, vectors = np.linalg.eigh(scaled)
-    keep = values > 1e-13
-    inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
+    try:
+        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(scaled)
+        keep = values > 1e-13
+        inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
     return np.asarray(inverse * scale[:, None] * scale[None, :])
 
 

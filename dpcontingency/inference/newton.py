@@ -75,10 +75,10 @@ class Maximum(Generic[P]):
     last_step: Array
 
 
-def maximise(at: Callable[[Array], P], start: Array) -> Maximum[P]:
+def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATIONS) -> Maximum[P]:
     """Climb from ``start`` to a maximum of the log-likelihood that ``at`` evaluates."""
     beta, point = start, at(start)
-    for iteration in range(MAX_ITERATIONS):
+    for iteration in range(rounds):
         step = newton_step(point)
         rise = float(point.gradient @ step) / 2
         if rise <= TOLERANCE * (1 + 1e-3 * abs(point.value)):
@@ -99,8 +99,8 @@ def maximise(at: Callable[[Array], P], start: Array) -> Maximum[P]:
                 reason = "" if top else "no step along the ascent direction raised the likelihood"
                 return Maximum(beta, point, iteration, top, reason, step)
         beta, point = beta + length * step, candidate
-    reason = f"the likelihood was still rising after {MAX_ITERATIONS} steps"
-    return Maximum(beta, point, MAX_ITERATIONS, False, reason, newton_step(point))
+    reason = f"the likelihood was still rising after {rounds} steps"
+    return Maximum(beta, point, rounds, False, reason, newton_step(point))
 
 
 def newton_step(point: Point) -> Array:

@@ -6,7 +6,9 @@ import textwrap
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from statsmodels.iolib.summary import Summary
+from statsmodels.iolib.summary2 import Summary as Summary2
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
@@ -42,7 +44,31 @@ def summary_of(results: Any, alpha: float) -> Summary:
     return out
 
 
-def _header(results: Any) -> SimpleTable:
+def summary2_of(results: Any, alpha: float) -> Summary2:
+    """The same facts as a statsmodels `summary2.Summary`."""
+    out = Summary2()
+    out.add_title(f"Log-linear model {results.generating_class}")
+    out.add_dict({name: value for column in zip(*_facts(results)) for name, value in column})
+    interval = results.conf_int(alpha)
+    frame = pd.DataFrame(
+        {
+            "Coef.": results.params,
+            "Std.Err.": results.bse,
+            "z": results.tvalues,
+            "P>|z|": results.pvalues,
+            f"[{alpha / 2:.3f}": interval[0],
+            f"{1 - alpha / 2:.3f}]": interval[1],
+            "priv.": results.privacy_share,
+        }
+    )
+    out.add_df(frame)
+    for note in _plain_notes(results):
+        out.add_text(note)
+    return out
+
+
+def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """What stands above the coefficients: two columns of names and values."""
     gof = results.gof()
     release = results.model.release
     left = [
@@ -61,14 +87,16 @@ def _header(results: Any) -> SimpleTable:
         ("AIC:", f"{results.aic:.2f}"),
         ("BIC (log n):", f"{results.bic:.2f}"),
     ]
+    return list(zip(left, right, strict=True))
+
+
+def _header(results: Any) -> SimpleTable:
+    facts = _facts(results)
     title = f"Log-linear model {results.generating_class}"
-    body = [
-        [value, f" {name}", other] for (_, value), (name, other) in zip(left, right, strict=True)
-    ]
     return SimpleTable(
-        body,
+        [[value, f" {name}", other] for (_, value), (name, other) in facts],
         headers=None,
-        stubs=[name for name, _ in left],
+        stubs=[name for (name, _), _ in facts],
         title="\n".join(textwrap.wrap(title, WIDTH)),
         txt_fmt=dict(fmt_2cols, data_fmts=["%s", "%s", "%s"], data_aligns="rlr"),
     )
@@ -80,8 +108,9 @@ def _coefficients(results: Any, alpha: float) -> SimpleTable:
     interval = results.conf_int(alpha)
     body = []
     for name, coefficient in results.params.items():
-        if np.isinf(coefficient):
-            body.append([f"{coefficient:+}", "not", "estimable", "", "", "", ""])
+        if not np.isfinite(coefficient):
+            limit = "open" if np.isnan(coefficient) else f"{coefficient:+}"
+            body.append([limit, "not", "estimable", "", "", "", ""])
             continue
         body.append(
             [
@@ -101,7 +130,14 @@ def _coefficients(results: Any, alpha: float) -> SimpleTable:
 
 
 def _notes(results: Any) -> list[str]:
-    """What the reader must know, one wrapped paragraph each."""
+    """What the reader must know, one wrapped and numbered paragraph each."""
+    return [
+        textwrap.fill(f"[{i}] {note}", WIDTH, subsequent_indent="    ")
+        for i, note in enumerate(_plain_notes(results), 1)
+    ]
+
+
+def _plain_notes(results: Any) -> list[str]:
     release = results.model.release
     notes = [f"{label}: {text}." for label, text in release.statement().items()]
     if not release.noise.is_exact:
@@ -123,10 +159,7 @@ def _notes(results: Any) -> list[str]:
         notes.append(results.existence.reason)
     if not results.converged:
         notes.append(f"NOT CONVERGED: {results.reason}.")
-    return [
-        textwrap.fill(f"[{i}] {note}", WIDTH, subsequent_indent="    ")
-        for i, note in enumerate(notes, 1)
-    ]
+    return notes
 
 
 def _noise_text(release: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,29 @@ import pandas as pd
 from scipy import stats
 from statsmodels.base.model import LikelihoodModelResults
 
+from dpcontingency.inference.comparison import ModelTable, compare, drop1
+from dpcontingency.errors import ModelError
+from dpcontingency.inference import residuals
+from dpcontingency.inference.constraints import restrictions, wald_terms
 from dpcontingency.inference.existence import Existence
 from dpcontingency.inference.gaussian import score_statistic
-from dpcontingency.inference.printing import summary_of
+from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
+from dpcontingency.inference.prediction import (
+    CellPrediction,
+    FittedCells,
+    What,
+    cells_named,
+    predict_cells,
+)
+from dpcontingency.inference.printing import summary2_of, summary_of
+from dpcontingency.inference.profile import Profile
 from dpcontingency.release import files
+from dpcontingency.release.shrinkage import james_stein_factor
 
 Array = npt.NDArray[np.float64]
+
+
+_LIMITS = np.array([np.nan, np.inf, -np.inf])  # of a drift of 0, 1 and -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +50,9 @@ class Fit:
     sampling_variance : ndarray, shape (q,)
         The variances the estimate would have with no noise.
     at_infinity : ndarray of bool, shape (q,)
-        The parameters whose maximum is at infinity.
+        The parameters that have no finite estimate.
+    direction : ndarray, shape (q,)
+        Where those go: 1 or -1 for infinity or minus infinity, 0 where the data leave it open.
     llf : float
         The log-likelihood.
     fitted, posterior_mean : ndarray, shape (p,)
@@ -46,6 +65,7 @@ class Fit:
     covariance: Array
     sampling_variance: Array
     at_infinity: npt.NDArray[np.bool_]
+    direction: Array
     llf: float
     fitted: Array
     posterior_mean: Array
@@ -92,7 +112,7 @@ class LogLinearResults(LikelihoodModelResults):
     def __init__(self, model: Any, fit: Fit) -> None:
         names = list(model.exog_names)
         lost = fit.at_infinity
-        estimates = np.where(lost, np.copysign(np.inf, fit.params), fit.params)
+        estimates = np.where(lost, _LIMITS[fit.direction.astype(int)], fit.params)
         covariance = np.where(lost[:, None] | lost[None, :], np.nan, fit.covariance)
         super().__init__(model, estimates, normalized_cov_params=covariance, scale=1.0)
         self.params = pd.Series(estimates, index=names)
@@ -139,11 +159,37 @@ class LogLinearResults(LikelihoodModelResults):
         """Two-sided p-values of the z statistics, by the normal upper tail."""
         return self._series(2 * stats.norm.sf(np.abs(self.tvalues)))
 
-    def conf_int(self, alpha: float = 0.05, cols: Any = None) -> pd.DataFrame:
-        """Wald intervals of level 1 - alpha, covering sampling and noise."""
+    def conf_int(
+        self,
+        alpha: float = 0.05,
+        cols: Any = None,
+        *,
+        method: Literal["wald", "profile"] = "wald",
+    ) -> pd.DataFrame:
+        """Intervals of level 1 - alpha for the coefficients, covering sampling and noise.
+
+        Parameters
+        ----------
+        alpha : float
+            1 - the level.
+        cols : sequence of int, optional
+            Which coefficients; all by default.
+        method : {"wald", "profile"}
+            The normal approximation, or the values that the likelihood of the release, maximised
+            over all other coefficients, does not put further than half a chi-square quantile
+            below its maximum (METHODS 2.6). Profiling refits the model about ten times a
+            coefficient; it follows the likelihood where that is skewed, and gives an estimate at
+            infinity its one finite end.
+        """
+        if method not in ("wald", "profile"):
+            raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
+        chosen = np.arange(len(self._names)) if cols is None else np.atleast_1d(cols)
+        if method == "profile":
+            ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
+            frame = pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
+            return frame
         half = stats.norm.isf(alpha / 2) * self.bse
-        frame = pd.DataFrame({0: self.params - half, 1: self.params + half})
-        return frame if cols is None else frame.iloc[np.asarray(cols)]
+        return pd.DataFrame({0: self.params - half, 1: self.params + half}).iloc[chosen]
 
     def cov_params(self, *args: Any, **kwargs: Any) -> Any:
         """The covariance of the coefficients, or of linear combinations as in statsmodels."""
@@ -151,13 +197,66 @@ class LogLinearResults(LikelihoodModelResults):
             return super().cov_params(*args, **kwargs)
         return pd.DataFrame(self.normalized_cov_params, index=self._names, columns=self._names)
 
-    def t_test(self, *args: Any, **kwargs: Any) -> Any:
-        """Test linear hypotheses, as `LikelihoodModelResults.t_test`."""
-        return self._on_arrays.t_test(*args, **kwargs)
+    # -- linear hypotheses ---------------------------------------------------------------------
 
-    def wald_test(self, *args: Any, **kwargs: Any) -> Any:
+    def t_test(self, r_matrix: Any, **kwargs: Any) -> Any:
+        """Test linear hypotheses one by one, as `LikelihoodModelResults.t_test`.
+
+        A hypothesis in words uses the names in ``params`` as they stand: ``"A[T.b] = 0"``.
+        """
+        return self._on_arrays.t_test(self._restrictions(r_matrix), **kwargs)
+
+    def wald_test(self, r_matrix: Any, **kwargs: Any) -> Any:
         """Joint Wald test of linear hypotheses, as `LikelihoodModelResults.wald_test`."""
-        return self._on_arrays.wald_test(*args, **kwargs)
+        return self._on_arrays.wald_test(self._restrictions(r_matrix), **{"scalar": True, **kwargs})
+
+    def f_test(self, r_matrix: Any, **kwargs: Any) -> Any:
+        """The Wald test in its F form, chi-square over its df, on ``df_resid``.
+
+        Kept for those who ask for it: estimates are normal to the order of the approximation, so
+        `wald_test` is the one to use.
+        """
+        return self._on_arrays.f_test(self._restrictions(r_matrix), **kwargs)
+
+    def wald_test_terms(
+        self, skip_single: bool = False, combine_terms: Any = None, **kwargs: Any
+    ) -> Any:
+        """Wald chi-square test that each term of the model is 0, as a `WaldTestResults`.
+
+        Parameters
+        ----------
+        skip_single : bool
+            Whether to leave out terms of a single parameter.
+        combine_terms : sequence of str, optional
+            Factors; for each, a row that tests all terms it is in.
+
+        Notes
+        -----
+        ``table`` has a row a term: statistic, pvalue and df_constraint. A term with a parameter
+        at infinity has no Wald test: nan. Take care with treatment coding, where the test of a
+        term inside a larger one depends on the reference level.
+        """
+        if any(value is not None for value in kwargs.values()):
+            raise ModelError(
+                f"wald_test_terms takes no {', '.join(kwargs)}; give further restrictions to "
+                "wald_test."
+            )
+        factors = [self._factors_of(code) for code in self.model._design.codes]
+        groups: dict[str, list[int]] = {}
+        for j, names in enumerate(factors):
+            groups.setdefault(":".join(names) or "Intercept", []).append(j)
+        if skip_single:
+            groups = {name: columns for name, columns in groups.items() if len(columns) > 1}
+        for factor in combine_terms or ():
+            groups[factor] = [j for j, names in enumerate(factors) if factor in names]
+        return wald_terms(groups, self.params.to_numpy(), self.normalized_cov_params)
+
+    def t_test_pairwise(self, *args: Any, **kwargs: Any) -> Any:
+        """Not offered: see the message."""
+        raise ModelError(
+            "Pairwise comparison of levels is not offered for a table; use odds_ratios(kind="
+            "'local'), or t_test with one row a comparison."
+        )
 
     # -- fit -----------------------------------------------------------------------------------
 
@@ -225,6 +324,14 @@ class LogLinearResults(LikelihoodModelResults):
             frame["pvalue"] = stats.chi2.sf(frame["statistic"], self.df_resid)
         return frame
 
+    def compare(self, *others: LogLinearResults) -> ModelTable:
+        """Compare with nested models of the same release; see `comparison.compare`."""
+        return compare(self, *others)
+
+    def drop1(self) -> ModelTable:
+        """Test each term that can be dropped; see `comparison.drop1`."""
+        return drop1(self)
+
     # -- cells ---------------------------------------------------------------------------------
 
     @property
@@ -248,6 +355,121 @@ class LogLinearResults(LikelihoodModelResults):
             values = (self.model.cells.noisy - self._fit.fitted) / np.sqrt(variance)
         return self._by_cell(np.where(variance > 0, values, 0.0))
 
+    @property
+    def resid_adjusted(self) -> pd.Series:
+        """Residual over its standard deviation under the fitted model, noise included.
+
+        Agresti's adjusted (standardised) residuals when there is no noise; about N(0, 1) in each
+        cell of a model that holds. nan where the model fits the cell whatever the data are.
+
+        Notes
+        -----
+        In the Gaussian approximation (METHODS 2.3) y - mu has covariance Sigma = V + noise, and
+        the fitted means differ from mu by V X B X' V Sigma^- (y - mu), B = (X' V Sigma^- V X)^-1.
+        So the residual is (I - V X B X' V Sigma^-)(y - mu), of covariance Sigma - V X B X' V. Its
+        diagonal is Sigma_cc - mu_c^2 times the variance of the log mean with B for the covariance
+        of the coefficients: O(p) a factor, and nothing p x p.
+        """
+        return self._by_cell(self._adjusted)
+
+    @property
+    def standardized_resids(self) -> pd.Series:
+        """Another name of ``resid_adjusted``, as in `statsmodels.stats.contingency_tables`."""
+        return self.resid_adjusted
+
+    @property
+    def resid_deviance(self) -> pd.Series:
+        """Signed root of what each cell takes from the deviance: those of a GLM without noise.
+
+        With noise, twice what the cell's own log-likelihood of its rate, count and noise summed
+        over, lacks at the fitted mean to its maximum. Squares add up to ``deviance`` where no
+        total is public; where one is, up to what the shared total says.
+        """
+        cells = self.model.cells
+        return self._by_cell(
+            residuals.deviance_residuals(cells.noisy, self._fit.fitted, cells.variances)
+        )
+
+    def get_prediction(self, what: What = "mean", given: Any = ()) -> CellPrediction:
+        """Fitted values of the cells with standard errors and intervals.
+
+        Parameters
+        ----------
+        what : {"mean", "proportion", "conditional"}
+            Cell means, cell proportions, or the probability of a cell among those that share its
+            levels of the ``given`` factors.
+        given : str or sequence of str
+            The factors to condition on.
+
+        Returns
+        -------
+        CellPrediction
+            ``predicted_mean``, ``se``, ``conf_int(alpha)`` and ``summary_frame(alpha)``, by cell,
+            covering sampling and noise. A cell that goes to 0 with a parameter at infinity keeps
+            its fitted value, with no interval and a reason.
+        """
+        domain = self.model.release.domain
+        names = (given,) if isinstance(given, str) else tuple(given)
+        axes = tuple(domain.axis(name) for name in names)
+        return predict_cells(self._cells, self._index, what, names, axes)
+
+    def predict(self, exog: Any = None) -> pd.Series:
+        """Fitted cell means: of all cells, or of the cells that the rows of a frame name.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of columns, optional
+            A column of levels for every factor.
+        """
+        if exog is None:
+            return self.fittedvalues
+        index = exog.index if isinstance(exog, pd.DataFrame) else None
+        cells = cells_named(self.model.release.domain, exog)
+        return pd.Series(self._fit.fitted[cells], index=index)
+
+    def odds_ratios(
+        self,
+        row: str | None = None,
+        column: str | None = None,
+        kind: Kind = "conditional",
+        *,
+        alpha: float = 0.05,
+    ) -> pd.DataFrame:
+        """Odds ratios of each pair of factors that the model associates.
+
+        Parameters
+        ----------
+        row, column : str, optional
+            A pair of factors, or one of them; all pairs by default.
+        kind : {"conditional", "local"}
+            The first level with each other one, or neighbouring levels.
+        alpha : float
+            1 - the level of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            A row for each pair of levels, at each combination of levels of the other factors on
+            which the ratio depends: ``odds_ratio``, ``log_or``, ``se`` (of the logarithm),
+            ``lower`` and ``upper`` (of the ratio, covering sampling and noise) and ``in_words``.
+            A ratio at 0 or infinity has no standard error, and one finite end, by profile
+            likelihood; one that the data leave open is nan.
+
+        Raises
+        ------
+        ModelError
+            If a name is no factor, or the model has no association that involves it.
+        """
+        if kind not in ("conditional", "local"):
+            raise ModelError(f"kind is 'conditional' or 'local'; got {kind!r}.")
+        domain = self.model.release.domain
+        pairs = associated_pairs(domain.names, self.generators, row, column)
+
+        def one_sided(combination: Array, drift: float) -> tuple[float, float]:
+            return self._profile(combination).interval(self.llf, alpha, drift=drift)
+
+        return odds_ratio_frame(self._cells, domain, pairs, self.generators, kind, alpha, one_sided)
+
     def posterior_mean(self) -> Array:
         """The expected counts given the release, at the fit: shape ``domain.shape``.
 
@@ -257,6 +479,38 @@ class LogLinearResults(LikelihoodModelResults):
         """
         return self._fit.posterior_mean.reshape(self.model.release.domain.shape)
 
+    def shrunken_table(self) -> Array:
+        """James-Stein from the noisy table toward the fitted one: shape ``domain.shape``.
+
+        Notes
+        -----
+        t + (1 - (k - 2) sigma^2 / |y - t|^2)_+ (y - t), t the fitted table and k = d - q the
+        dimension of the noise less the number of parameters (METHODS 2.8); y itself for k <= 2.
+        Adds up to the public totals; cells may be negative. It gains what the model is worth
+        and, unlike `posterior_mean`, loses next to nothing where the model is wrong. For reading
+        and publishing, never the input of a test.
+
+        Raises
+        ------
+        ModelError
+            If the cells' noise differs in variance, for which this estimate is not made.
+        """
+        y, target, release = self.model.cells.noisy, self._fit.fitted, self.model.release
+        noise = release.conditioned().noise
+        variances = noise.variances[release.domain.possible()]
+        if not np.allclose(variances, variances[0], rtol=1e-9, atol=0):
+            raise ModelError(
+                "shrunken_table needs noise of one variance in all cells, and this release has "
+                f"{variances.min():.4g} to {variances.max():.4g}; use posterior_mean."
+            )
+        factor = james_stein_factor(
+            float(((y - target) ** 2).sum()),
+            noise.dimension - self.df_model,
+            float(np.sqrt(variances[0])),
+            positive_part=True,
+        )
+        return np.asarray(target + factor * (y - target)).reshape(release.domain.shape)
+
     # -- printing and files --------------------------------------------------------------------
 
     def summary(self, alpha: float = 0.05) -> Any:
@@ -265,6 +519,17 @@ class LogLinearResults(LikelihoodModelResults):
         The last column, ``priv.``, is the share of the variance that is due to the noise.
         """
         return summary_of(self, alpha)
+
+    def summary2(self, alpha: float = 0.05) -> Any:
+        """The same page as a statsmodels `summary2.Summary`, whose tables are DataFrames."""
+        return summary2_of(self, alpha)
+
+    def remove_data(self) -> None:
+        """Not offered: see the message."""
+        raise ModelError(
+            "There is no data to remove: results hold the public release, which they need, and "
+            "never a confidential count."
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the results and their release to a JSON file; `load` is the way back."""
@@ -289,8 +554,12 @@ class LogLinearResults(LikelihoodModelResults):
     @cached_property
     def _on_arrays(self) -> LikelihoodModelResults:
         """The same estimates as arrays, on which statsmodels' tests of hypotheses work."""
+        lost = self._fit.at_infinity  # `restrictions` lets no hypothesis touch these
         plain = LikelihoodModelResults(
-            self.model, self.params.to_numpy(), self.normalized_cov_params, scale=1.0
+            self.model,
+            np.where(lost, 0.0, self.params),
+            np.where(lost[:, None] | lost[None, :], 0.0, self.normalized_cov_params),
+            scale=1.0,
         )
         plain.df_resid = self.df_resid
         return plain
@@ -298,9 +567,45 @@ class LogLinearResults(LikelihoodModelResults):
     def _series(self, values: Any) -> pd.Series:
         return pd.Series(np.asarray(values), index=self._names)
 
-    def _by_cell(self, values: Array) -> pd.Series:
+    @cached_property
+    def _index(self) -> pd.MultiIndex:
         domain = self.model.release.domain
-        index = pd.MultiIndex.from_product(
-            [list(levels) for levels in domain.levels.values()], names=list(domain.names)
+        levels = [list(labels) for labels in domain.levels.values()]
+        return pd.MultiIndex.from_product(levels, names=list(domain.names))
+
+    def _by_cell(self, values: Array) -> pd.Series:
+        return pd.Series(values, index=self._index)
+
+    @cached_property
+    def _cells(self) -> FittedCells:
+        return FittedCells.of(self.model, self._fit)
+
+    @cached_property
+    def _adjusted(self) -> Array:
+        model, fitted = self.model, self._fit.fitted
+        cells = model.cells
+        information = residuals.gaussian_information(fitted, cells.variances, cells.strata)
+        return residuals.adjusted_residuals(
+            cells.noisy - fitted,
+            residuals.cell_variances(fitted, cells.variances, cells.strata),
+            fitted**2 * self._cells.log_variances(model._design.compress(information)),
         )
-        return pd.Series(values, index=index)
+
+    def _restrictions(self, hypothesis: Any) -> tuple[Array, Array]:
+        return restrictions(hypothesis, self._names, self._fit.at_infinity)
+
+    def _factors_of(self, code: Any) -> list[str]:
+        names = self.model.release.domain.names
+        return [name for name, level in zip(names, code, strict=True) if level > 0]
+
+    def _profile(self, combination: Array) -> Profile:
+        """The profile likelihood of a combination of treatment-coded coefficients."""
+        estimate = self.model._treatment(self._fit.params)
+        return Profile(self.model._at, estimate, combination)
+
+    def _profile_interval(self, j: int, alpha: float) -> tuple[float, float]:
+        recode = self.model._recode
+        combination = np.eye(len(self._names))[j] if recode is None else recode[j]
+        drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * self._fit.at_infinity[j]
+        scale = 1.0 if self._fit.at_infinity[j] else float(self.bse.iloc[j])
+        return self._profile(combination).interval(self.llf, alpha, scale, drift)

@@ -131,8 +131,9 @@ def coefficients_table(fit: LogLinearResults) -> Table:
     rows = []
     for i, name in enumerate(fit.params.index[:MAX_ROWS]):
         estimate, sampling, privacy, total, z, p = values[i]
-        if math.isinf(estimate):
-            rows.append([name, "−∞" if estimate < 0 else "∞", "not estimable", *[""] * 6])
+        if not math.isfinite(estimate):
+            limit = "open" if math.isnan(estimate) else "−∞" if estimate < 0 else "∞"
+            rows.append([name, limit, "not estimable", *[""] * 6])
             continue
         rows.append(
             [

@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dpcontingency.inference.families import Graph, components, in_a_row, links, separations
 from dpcontingency.inference.formula import Generators
 from dpcontingency.inference.printing import total_text
 from dpcontingency.privacy.gdp import ceil_digits
@@ -122,7 +123,7 @@ def columns_in_words(release: Release) -> list[str]:
 def model_in_words(generators: Generators, names: Sequence[str]) -> list[str]:
     """What a hierarchical model says, one sentence each.
 
-    Two factors that no generator has in common are independent given all those linked to them.
+    Two factors that no generator has in common are independent given those that separate them.
 
     Examples
     --------
@@ -131,39 +132,28 @@ def model_in_words(generators: Generators, names: Sequence[str]) -> list[str]:
     >>> model_in_words((("A",), ("B",)), ["A", "B"])
     ['A and B are independent.']
     """
-    used = [name for name in names if any(name in margin for margin in generators)]
-    linked = {frozenset(pair) for margin in generators for pair in combinations(margin, 2)}
-    groups = _components(used, linked)
+    linked = links(generators, names)
+    used, groups = list(linked), components(linked)
     out = []
     if len(groups) == len(used) > 1:
-        out.append(f"{_and(used)} are independent{' of each other' if len(used) > 2 else ''}.")
+        out.append(f"{in_a_row(used)} are independent{' of each other' if len(used) > 2 else ''}.")
     elif len(groups) > 1:
-        listed = "; ".join(_and(group) for group in groups)
+        listed = "; ".join(in_a_row(group) for group in groups)
         out.append(f"These groups of factors are independent of each other: {listed}.")
-    for group in groups:
-        for pair in combinations(group, 2):
-            if frozenset(pair) not in linked:
-                others = [name for name in group if name not in pair]
-                out.append(f"{_and(pair)} are independent given {_and(others)}.")
-    out += _missing_interactions(generators, used, linked)
-    if not out:
-        out.append(f"No restriction on {_and(used)} (saturated model).")
+    out += [
+        f"{a} and {b} are independent given {in_a_row(given)}."
+        for a, b, given in separations(generators, names)
+        if given
+    ]
+    out += _missing_interactions(generators, linked)
+    if used and not out:
+        out.append(f"No restriction on {in_a_row(used)} (saturated model).")
     out += [
         f"{name} is not in the model: its levels are taken to be equally likely."
         for name in names
         if name not in used
     ]
     return out
-
-
-def _components(names: Sequence[str], linked: set[frozenset[str]]) -> list[list[str]]:
-    """The factors in groups that no link joins."""
-    groups: list[list[str]] = []
-    for name in names:
-        met = [g for g in groups if any(frozenset((name, other)) in linked for other in g)]
-        groups = [g for g in groups if g not in met]
-        groups.append(sorted([*(n for g in met for n in g), name], key=list(names).index))
-    return sorted(groups, key=lambda group: list(names).index(group[0]))
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -208,25 +198,20 @@ def number_of(count: int, things: str) -> str:
     return f"{count:,} {things}{'' if count == 1 else 's'}"
 
 
-def _missing_interactions(
-    generators: Generators, used: Sequence[str], linked: set[frozenset[str]]
-) -> list[str]:
+def _missing_interactions(generators: Generators, linked: Graph) -> list[str]:
     """A sentence for each smallest set of mutually linked factors without a joint term."""
     found: list[set[str]] = []
-    for size in range(3, len(used) + 1):
-        for group in combinations(used, size):
-            is_clique = all(frozenset(pair) in linked for pair in combinations(group, 2))
+    for size in range(3, len(linked) + 1):
+        for group in combinations(linked, size):
+            is_clique = all(b in linked[a] for a, b in combinations(group, 2))
             inside = any(set(group) <= set(margin) for margin in generators)
             if is_clique and not inside and not any(known <= set(group) for known in found):
                 found.append(set(group))
+    together = [in_a_row([name for name in linked if name in group]) for group in found]
     return [
-        f"There is no interaction of {_and([name for name in used if name in group])} together: "
-        "the association of any two of them does not depend on the third."
+        f"There is no interaction of {names} together: the association of any two of them does "
+        "not depend on the third."
         if len(group) == 3
-        else f"There is no joint interaction of {_and([n for n in used if n in group])}."
-        for group in found
+        else f"There is no joint interaction of {names}."
+        for group, names in zip(found, together, strict=True)
     ]
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

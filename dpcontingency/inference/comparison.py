@@ -1,0 +1,449 @@
+"""Likelihood-ratio comparison of nested models fitted to one release."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.formula import Generators, generating_class, show, subsets
+from dpcontingency.inference.printing import WIDTH, pvalue_text
+
+# A larger model cannot fit worse; this much is the tolerance of the two searches, and of floats.
+TOLERANCE = 1e-6
+ROUNDING = 1e-12
+
+WIDEST_LABEL = 24  # a longer label of a row is written below the table
+
+
+class Fitted(Protocol):
+    """What a comparison reads of a fit; `LogLinearResults` has it, and so has `Saturated`."""
+
+    @property
+    def llf(self) -> float:
+        """The maximum of the log-likelihood."""
+
+    @property
+    def df_resid(self) -> int:
+        """Degrees of freedom against the saturated model."""
+
+    @property
+    def aic(self) -> float:
+        """-2 llf + 2 parameters."""
+
+    @property
+    def bic(self) -> float:
+        """-2 llf + log(records) parameters."""
+
+    @property
+    def generating_class(self) -> str:
+        """The model in brackets."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the search ended at a maximum."""
+
+    @property
+    def reason(self) -> str:
+        """Why not, if not."""
+
+
+@dataclass(frozen=True)
+class Saturated:
+    """The saturated model of a release: known without a search."""
+
+    generating_class: str
+    llf: float
+    df_model: int
+    n_total: float
+    df_resid: int = 0
+    converged: bool = True
+    reason: str = ""
+
+    @classmethod
+    def over(cls, result: Any) -> Saturated:
+        """The model that every model of the release of ``result`` is nested in.
+
+        Its parameters are the possible cells less the public totals; with exact counts, those of
+        its facial set: the cells that hold records (METHODS 2.4).
+        """
+        model, release = result.model, result.model.release
+        alive = release.domain.possible().ravel()
+        if release.noise.is_exact:
+            alive = alive & (release.noisy.ravel() > 0)
+        strata = model.cells.strata
+        totals = 0 if strata is None else np.unique(strata[alive]).size
+        return cls(
+            generating_class=show((release.domain.names,)),
+            llf=float(model.saturated_loglike),
+            df_model=int(alive.sum()) - totals,
+            n_total=result.n_total,
+        )
+
+    @property
+    def aic(self) -> float:
+        """-2 llf + 2 parameters."""
+        return -2 * self.llf + 2 * self.df_model
+
+    @property
+    def bic(self) -> float:
+        """-2 llf + log(records) parameters."""
+        return -2 * self.llf + math.log(max(self.n_total, 1.0)) * self.df_model
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelTable:
+    """Tests of nested models, as a table to compute with and a page to read.
+
+    Attributes
+    ----------
+    title : str
+        What is compared with what.
+    table : pandas.DataFrame
+        A row a model or a term. Likelihood ratios are referred to chi-square by its upper tail;
+        they account for sampling and for the noise of the release. A p-value is nan where there
+        is nothing to test, and the reason is in ``notes`` if there is one.
+    notes : tuple of str
+        What a reader must know beside the numbers.
+    """
+
+    title: str
+    table: pd.DataFrame
+    notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """The table and its notes as text, 78 columns wide."""
+        lines = [*textwrap.wrap(self.title, WIDTH), *table_lines(self.table)]
+        return "\n".join([*lines, *note_lines(self.notes)])
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+
+class LikelihoodRatio(NamedTuple):
+    """A likelihood-ratio test; all nan but the df where a fit has failed."""
+
+    statistic: float
+    df: int
+    pvalue: float
+
+
+def compare(*results: Any) -> ModelTable:
+    """Compare nested models of one release by likelihood ratio.
+
+    Parameters
+    ----------
+    *results : LogLinearResults
+        Fits to the same release, in any order. Ordered by size, each model must hold all terms
+        of the one before it.
+
+    Returns
+    -------
+    ModelTable
+        ``table`` has a row a model, the smallest first and the saturated one last, fitted or
+        not: ``aic`` and ``bic``; ``lr``, ``df``, ``pvalue`` against the saturated model; and
+        ``lr_diff``, ``df_diff``, ``pvalue_diff`` against the model in the row above.
+
+    Raises
+    ------
+    ModelError
+        If the models are not nested, were fitted to different releases or under different
+        sampling schemes, if a fit did not converge, or if a larger model has the smaller
+        likelihood, which only a failed fit has.
+
+    Notes
+    -----
+    The statistic is 2 (llf of the larger - llf of the smaller model), in the likelihood of the
+    release (METHODS 2.2), so it accounts for sampling and noise. Under the smaller model it is
+    asymptotically chi-square with ``df_resid`` (smaller) - ``df_resid`` (larger) degrees of
+    freedom, counted with exact counts on the facial set of each model (METHODS 2.4). With no
+    noise it is the difference of the G2. AIC and BIC are those of the likelihood of the released
+    table: only their differences mean anything.
+
+    Examples
+    --------
+    >>> from dpcontingency.inference.loglinear import LogLinearModel
+    >>> from dpcontingency.release.release import Release
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
+    >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
+    >>> release = Release.exact(counts, domain)
+    >>> fits = [LogLinearModel(release, g).fit() for g in ("[AM][CM]", "[AC][AM][CM]")]
+    >>> compare(*fits).table[["lr", "df", "lr_diff", "df_diff"]].round(4)
+                       lr  df   lr_diff  df_diff
+    model
+    [A M][C M]       187.7543   2       NaN      NaN
+    [A C][A M][C M]    0.3740   1  187.3803      1.0
+    [A C M]            0.0000   0    0.3740      1.0
+    """
+    ordered = _nested(results)
+    rows: list[Fitted] = [*ordered]
+    top = Saturated.over(ordered[-1])
+    if top.generating_class != ordered[-1].generating_class:
+        rows.append(top)
+    for smaller, larger in [*pairwise(rows), (rows[-1], top)]:
+        if failed := failure(smaller, larger):
+            raise ModelError(f"{failed} Fit it again before comparing it.")
+    against = [likelihood_ratio(row, top) for row in rows]
+    nothing = LikelihoodRatio(math.nan, 0, math.nan)
+    changes = [nothing, *(likelihood_ratio(*pair) for pair in pairwise(rows))]
+    frame = pd.DataFrame(
+        {
+            "aic": [row.aic for row in rows],
+            "bic": [row.bic for row in rows],
+            "lr": [test.statistic for test in against],
+            "df": [test.df for test in against],
+            "pvalue": [test.pvalue for test in against],
+            "lr_diff": [test.statistic for test in changes],
+            "df_diff": [math.nan, *(float(test.df) for test in changes[1:])],
+            "pvalue_diff": [test.pvalue for test in changes],
+        },
+        index=pd.Index([row.generating_class for row in rows], name="model"),
+    )
+    title = "Nested models: lr against the saturated one, lr_diff against the one above"
+    return ModelTable(title, frame, (*test_notes(ordered[0]), *infinity_notes(ordered)))
+
+
+def drop1(result: Any) -> ModelTable:
+    """Test each term that can be dropped from a model with the rest still hierarchical.
+
+    Parameters
+    ----------
+    result : LogLinearResults
+        The fit of the larger model.
+
+    Returns
+    -------
+    ModelTable
+        ``table`` has a row for the model itself and one for each maximal term outside the strata:
+        ``generating_class`` without the term, its ``aic`` and ``bic``, and ``lr``, ``df`` and
+        ``pvalue`` of the test that the term is zero.
+
+    Raises
+    ------
+    ModelError
+        If the fit itself did not converge.
+
+    Notes
+    -----
+    The statistic and its reference distribution are those of `compare`; the p-values are of one
+    test each, without regard to the number of tests.
+    """
+    if not result.converged:
+        raise ModelError(f"{failure(result, result)} Fit it again before testing its terms.")
+    return term_tests(f"Terms dropped from {result.generating_class}, one at a time", [result])
+
+
+def term_tests(title: str, results: Sequence[Any]) -> ModelTable:
+    """The tests of `drop1` on one fit or more, after a row for each fit itself."""
+    rows, fits, notes = [], list(results), list(test_notes(results[0]))
+    for result in results:
+        rows.append(_term_row("(none)", result, result))
+        for term in droppable(result.generators, result.model.release.strata):
+            smaller = refit(result, without(result.generators, term))
+            rows.append(_term_row(show((term,)), smaller, result))
+            fits.append(smaller)
+            if failed := failure(smaller, result):
+                notes.append(failed)
+    frame = pd.DataFrame(rows).set_index("term")
+    return ModelTable(title, frame, (*notes, *infinity_notes(fits)))
+
+
+def _term_row(term: str, smaller: Fitted, larger: Fitted) -> dict[str, Any]:
+    test = likelihood_ratio(smaller, larger)
+    is_test = smaller is not larger
+    return {
+        "term": term,
+        "generating_class": smaller.generating_class,
+        "aic": smaller.aic,
+        "bic": smaller.bic,
+        "lr": test.statistic if is_test else math.nan,
+        "df": test.df,
+        "pvalue": test.pvalue,
+    }
+
+
+# -- one pair of models ---------------------------------------------------------------------------
+
+
+def likelihood_ratio(smaller: Fitted, larger: Fitted) -> LikelihoodRatio:
+    """The test of a model inside a larger one; see `compare` for its law."""
+    df = smaller.df_resid - larger.df_resid
+    if failure(smaller, larger):
+        return LikelihoodRatio(math.nan, df, math.nan)
+    statistic = max(0.0, 2 * (larger.llf - smaller.llf))
+    return LikelihoodRatio(
+        statistic, df, float(stats.chi2.sf(statistic, df)) if df > 0 else math.nan
+    )
+
+
+def failure(smaller: Fitted, larger: Fitted) -> str:
+    """Why two fits cannot be compared, in a sentence that names one of them; else empty."""
+    for fit in (smaller, larger):
+        if not fit.converged:
+            return f"The fit of {fit.generating_class} did not converge: {fit.reason}."
+    if larger.llf < smaller.llf - max(TOLERANCE, ROUNDING * abs(smaller.llf)):
+        return (
+            f"The fit of {larger.generating_class} failed: its log-likelihood is below that of "
+            f"the smaller model {smaller.generating_class}."
+        )
+    return ""
+
+
+def refit(result: Any, generators: Generators) -> Any:
+    """The fit of another model of the same release, in the same coding."""
+    model = result.model
+    other = type(model)(model.release, generators, coding=model.coding)
+    return other.fit(warn_convergence=False)
+
+
+# -- generating classes ---------------------------------------------------------------------------
+
+
+def droppable(generators: Generators, strata: Sequence[str] = ()) -> Generators:
+    """The maximal terms that are not fixed by the strata."""
+    return tuple(margin for margin in generators if not set(margin) <= set(strata))
+
+
+def without(generators: Generators, term: tuple[str, ...]) -> Generators:
+    """The model less one maximal term; the terms inside it stay.
+
+    Examples
+    --------
+    >>> without((("A", "B"), ("B", "C")), ("B", "C"))
+    (('A', 'B'), ('C',))
+    """
+    names = list(dict.fromkeys(name for margin in generators for name in margin))
+    rest = [margin for margin in generators if margin != term]
+    return generating_class([*rest, *combinations(term, len(term) - 1)], names)
+
+
+def is_nested(smaller: Generators, larger: Generators) -> bool:
+    """Whether every term of one generating class is a term of the other."""
+    return all(any(set(margin) <= set(m) for m in larger) for margin in smaller)
+
+
+def _nested(results: Sequence[Any]) -> list[Any]:
+    """The fits from the smallest model to the largest, or the reason why there is no such row."""
+    if not results:
+        raise ModelError("compare takes one fit or more: the results of LogLinearModel.fit.")
+    for result in results:
+        if not (hasattr(result, "llf") and hasattr(result, "generators")):
+            raise ModelError(
+                f"compare takes fits, the results of LogLinearModel.fit; got a "
+                f"{type(result).__name__}."
+            )
+    for result in results[1:]:
+        _check_same_release(results[0].model.release, result.model.release)
+    names = results[0].model.release.domain.names
+    ordered = sorted(results, key=lambda result: len(subsets(result.generators, names)))
+    for smaller, larger in pairwise(ordered):
+        one, other = smaller.generating_class, larger.generating_class
+        if is_nested(larger.generators, smaller.generators):
+            raise ModelError(f"{one} is given twice; name each model once.")
+        if not is_nested(smaller.generators, larger.generators):
+            raise ModelError(
+                f"{one} is not nested in {other}, so no likelihood ratio compares them. Compare "
+                "each with a model that holds both, or look at their AIC or BIC."
+            )
+    return ordered
+
+
+def _check_same_release(one: Any, other: Any) -> None:
+    """Refuse fits that do not share a likelihood: same table, same law, same public totals."""
+    if one is other:
+        return
+    if (
+        one.domain != other.domain
+        or not np.array_equal(one.noisy, other.noisy)
+        or one.noise.to_dict() != other.noise.to_dict()
+    ):
+        raise ModelError(
+            "The models were fitted to different releases, whose likelihoods cannot be compared. "
+            "Fit all of them to one release."
+        )
+    totals = (one.totals is None) == (other.totals is None)
+    if one.strata != other.strata or not totals or not np.array_equal(one.totals, other.totals):
+        raise ModelError(
+            "The models were fitted under different sampling schemes: the public totals or the "
+            "strata differ. Fit all of them to one release."
+        )
+
+
+# -- printing -------------------------------------------------------------------------------------
+
+
+def test_notes(result: Any) -> tuple[str, ...]:
+    """What the p-values account for, and what AIC and BIC are of."""
+    if result.model.release.noise.is_exact:
+        return ("P-values: chi-square, upper tail. They account for sampling; there is no noise.",)
+    return (
+        "P-values: chi-square, upper tail. They account for sampling and for the noise of the "
+        "release. AIC and BIC are of the likelihood of the released table: use differences only.",
+    )
+
+
+test_notes.__test__ = False  # type: ignore[attr-defined]  # no test case for pytest
+
+
+def infinity_notes(results: Sequence[Any]) -> list[str]:
+    """Which models have estimates at infinity; their likelihood is a limit."""
+    lost = [result.generating_class for result in results if not result.existence.exists]
+    if not lost:
+        return []
+    return [
+        "Some estimates are at infinity, and the log-likelihood is the limit, in "
+        + ", ".join(dict.fromkeys(lost))
+        + ". The chi-square law is less sure there; result.existence names the parameters."
+    ]
+
+
+def _number(digits: int) -> Callable[[float], str]:
+    return lambda value: "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _pvalue(value: float) -> str:
+    return "" if math.isnan(value) else pvalue_text(value)
+
+
+FORMATS: dict[str, Callable[[float], str]] = {
+    "aic": _number(2),
+    "bic": _number(2),
+    "lr": _number(3),
+    "df": _number(0),
+    "pvalue": _pvalue,
+    "lr_diff": _number(3),
+    "df_diff": _number(0),
+    "pvalue_diff": _pvalue,
+}
+
+
+def table_lines(frame: pd.DataFrame) -> list[str]:
+    """The numbers of a table as lines; labels too long for their row are listed below it."""
+    printed = frame.drop(columns="generating_class", errors="ignore")
+    labels = [str(label) for label in printed.index]
+    below: list[str] = []
+    if max(map(len, labels)) > WIDEST_LABEL:
+        printed = printed.set_axis([str(i) for i in range(1, len(labels) + 1)])
+        for i, label in enumerate(labels, 1):
+            below += textwrap.wrap(f"{i}: {label}", WIDTH, subsequent_indent="   ")
+    formats = {name: FORMATS[name] for name in printed.columns if name in FORMATS}
+    text = printed.rename_axis(None).to_string(formatters=formats)
+    return [*(line.rstrip() for line in text.split("\n")), *below]
+
+
+def note_lines(notes: Sequence[str]) -> list[str]:
+    """Numbered notes, wrapped."""
+    return [
+        line
+        for i, note in enumerate(notes, 1)
+        for line in textwrap.wrap(f"[{i}] {note}", WIDTH, subsequent_indent="    ")
+    ]

@@ -1,0 +1,198 @@
+"""Odds ratios of a fitted model, each said in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise, product
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from dpcontingency.domain import label_text
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.prediction import FittedCells
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+Kind = Literal["conditional", "local"]
+
+# An interval on the log scale of an infinite log odds ratio: combination, sign -> ends.
+OneSided = Callable[[Array, float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    """One odds ratio: its labels and four flat cells, those of the numerator first."""
+
+    row: str
+    column: str
+    at: str
+    in_words: str
+    cells: tuple[int, int, int, int]
+    drift: float  # of its logarithm: 0 where finite, 1, -1, or nan where it cannot be told
+    fixed: bool  # both factors in the strata: partly a public number
+
+
+def odds_ratio_frame(
+    cells: FittedCells,
+    domain: Any,
+    pairs: list[tuple[str, str]],
+    generators: tuple[tuple[str, ...], ...],
+    kind: Kind,
+    alpha: float,
+    one_sided: OneSided,
+) -> pd.DataFrame:
+    """The odds ratios of pairs of factors that a model associates; see `LogLinearResults`."""
+    ratios = [r for pair in pairs for r in _ratios(cells, domain, pair, generators, kind)]
+    index = pd.MultiIndex.from_tuples(
+        [(r.row, r.column, r.at) for r in ratios], names=["row", "column", "at"]
+    )
+    if not ratios:
+        columns = ["odds_ratio", "log_or", "se", "lower", "upper", "in_words"]
+        return pd.DataFrame(columns=columns, index=pd.MultiIndex.from_tuples([], names=index.names))
+    drift = np.array([r.drift for r in ratios])
+    places = np.array([r.cells for r in ratios])
+    finite = drift == 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_means = np.log(cells.means[places])
+        log_or = np.where(finite, log_means @ _SIGNS, np.where(drift > 0, np.inf, -np.inf))
+    log_or[np.isnan(drift)] = np.nan
+    se = np.where(finite, _standard_errors(cells, places), np.nan)
+    half = stats.norm.isf(alpha / 2) * se
+    lower, upper = log_or - half, log_or + half
+    for k in np.flatnonzero(np.abs(drift) == 1):
+        if not ratios[k].fixed:
+            combination = _SIGNS @ cells.rows.of(places[k])
+            lower[k], upper[k] = one_sided(combination, float(drift[k]))
+    return pd.DataFrame(
+        {
+            "odds_ratio": np.exp(log_or),
+            "log_or": log_or,
+            "se": se,
+            "lower": np.exp(lower),
+            "upper": np.exp(upper),
+            "in_words": [r.in_words for r in ratios],
+        },
+        index=index,
+    )
+
+
+_SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
+
+
+def associated_pairs(
+    names: tuple[str, ...],
+    generators: tuple[tuple[str, ...], ...],
+    row: str | None,
+    column: str | None,
+) -> list[tuple[str, str]]:
+    """The pairs of factors to compare: those that share a generator, or the one that is named.
+
+    Raises
+    ------
+    ModelError
+        If a name is no factor, or the model leaves the named pair without an association.
+    """
+    for name in (row, column):
+        if name is not None and name not in names:
+            raise ModelError(f"{name!r} is no factor; known: {', '.join(map(repr, names))}.")
+    joined = {pair for g in generators for pair in combinations(sorted(g, key=names.index), 2)}
+    wanted = [pair for pair in combinations(names, 2) if pair in joined]
+    if row is None and column is None:
+        return wanted
+    named = {name for name in (row, column) if name is not None}
+    wanted = [pair for pair in wanted if named <= set(pair)]
+    if not wanted:
+        what = " and ".join(map(repr, sorted(named, key=names.index)))
+        raise ModelError(
+            f"The model has no association that involves {what}, so those odds ratios are 1; add "
+            "the factors to one generator to estimate them."
+        )
+    return [(b, a) if row == b or column == a else (a, b) for a, b in wanted]
+
+
+def _ratios(
+    cells: FittedCells,
+    domain: Any,
+    pair: tuple[str, str],
+    generators: tuple[tuple[str, ...], ...],
+    kind: Kind,
+) -> Iterator[_Ratio]:
+    """The odds ratios of one pair, at each combination of levels that they depend on."""
+    names = domain.names
+    depends = [
+        name
+        for name in names
+        if name not in pair and any({*pair, name} <= set(g) for g in generators)
+    ]
+    rest = [name for name in names if name not in pair and name not in depends]
+    sizes = [len(domain.levels[name]) for name in (*pair, *depends)]
+    order = [domain.axis(name) for name in (*pair, *depends, *rest)]
+    table = np.arange(cells.means.size).reshape(domain.shape).transpose(order)
+    table = table.reshape(sizes[0], sizes[1], int(np.prod(sizes[2:], dtype=int)), -1)
+    labels = [[label_text(level) for level in domain.levels[name]] for name in pair]
+    ats = [
+        ", ".join(
+            f"{name} = {label_text(level)}" for name, level in zip(depends, levels, strict=True)
+        )
+        for levels in product(*(domain.levels[name] for name in depends))
+    ]
+    strata = {names[axis] for axis in cells.strata or ()}
+    for (i, k), (j, m) in product(*(_steps(size, kind) for size in sizes[:2])):
+        four = np.stack([table[i, j], table[k, m], table[i, m], table[k, j]], axis=-1)
+        for at, candidates in zip(ats, four, strict=True):
+            chosen, drift = _best(cells, candidates)
+            (one, other), (here, there) = (labels[0][i], labels[0][k]), (labels[1][j], labels[1][m])
+            words = (
+                f"odds of {pair[0]} = {one} rather than {other}, "
+                f"for {pair[1]} = {here} relative to {there}"
+            )
+            yield _Ratio(
+                row=f"{pair[0]}: {one} / {other}",
+                column=f"{pair[1]}: {here} / {there}",
+                at=at,
+                in_words=words + (f", at {at}" if at else ""),
+                cells=chosen,
+                drift=drift,
+                fixed=set(pair) <= strata,
+            )
+
+
+def _steps(size: int, kind: Kind) -> list[tuple[int, int]]:
+    """Pairs of levels: the first with each other one, or neighbours."""
+    return list(pairwise(range(size))) if kind == "local" else [(0, k) for k in range(1, size)]
+
+
+def _best(cells: FittedCells, candidates: Index) -> tuple[tuple[int, int, int, int], float]:
+    """The four cells, among equivalent ones, that say most about the ratio; and its drift."""
+    possible = cells.possible[candidates].all(axis=1)
+    gone = cells.vanished[candidates]
+    above, below = gone[:, :2].any(axis=1), gone[:, 2:].any(axis=1)
+    vague = np.where(possible, above.astype(int) + below, 3)
+    best = int(vague.argmin())
+    drift = 0.0 if vague[best] == 0 else float(below[best]) - float(above[best])
+    if vague[best] > 1:
+        drift = np.nan
+    first, second, third, fourth = (int(cell) for cell in candidates[best])
+    return (first, second, third, fourth), drift
+
+
+def _standard_errors(cells: FittedCells, places: Index) -> Array:
+    """The standard error of each log odds ratio, by the delta method."""
+    out = np.zeros(len(places))
+    labels = centres = None
+    if cells.strata:
+        from_strata = [cells.rows.shape[axis] for axis in cells.strata]
+        levels = np.stack(np.unravel_index(places, cells.rows.shape))[list(cells.strata)]
+        labels = np.ravel_multi_index(tuple(levels), from_strata)
+        centres = cells.rows.centres(cells.means, cells.strata)
+    for k, four in enumerate(places):
+        combination = _SIGNS @ cells.rows.of(four)
+        if labels is not None and centres is not None:
+            combination = combination - _SIGNS @ centres[labels[k]]
+        out[k] = max(float(combination @ cells.covariance @ combination), 0.0)
+    return np.sqrt(out)

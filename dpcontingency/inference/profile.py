@@ -1,0 +1,126 @@
+"""Profile likelihood of one linear combination of the coefficients.
+
+The combination is held at a value and the likelihood maximised over the rest; the interval holds
+the values whose log-likelihood is within half a chi-square quantile of the maximum (METHODS 2.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from scipy.optimize import brentq
+
+from dpcontingency.inference.newton import Point, maximise
+
+Array = npt.NDArray[np.float64]
+
+FURTHEST = 60.0  # on the log scale: rates e^-60 apart are 0 and not 0
+ROUNDING = 1e-6  # of a standard error: how closely a bound is found
+
+
+@dataclass(frozen=True)
+class _Restricted:
+    """A point of the likelihood seen from inside the plane that holds the combination fixed."""
+
+    inner: Point
+    plane: Array
+
+    @property
+    def value(self) -> float:
+        return self.inner.value
+
+    @property
+    def gradient(self) -> Array:
+        return self.plane.T @ self.inner.gradient
+
+    def observed(self) -> Array:
+        return np.asarray(self.plane.T @ self.inner.observed() @ self.plane)
+
+    def complete(self) -> Array:
+        return np.asarray(self.plane.T @ self.inner.complete() @ self.plane)
+
+    def reach(self, step: Array) -> float:
+        return self.inner.reach(self.plane @ step)
+
+
+class Profile:
+    """The profile log-likelihood of l'b.
+
+    Parameters
+    ----------
+    at : callable
+        The point of the likelihood at coefficients b, shape (q,).
+    estimate : ndarray, shape (q,)
+        Where the log-likelihood is highest, or as far out as the search went.
+    combination : ndarray, shape (q,)
+        l, not 0.
+    """
+
+    def __init__(self, at: Callable[[Array], Point], estimate: Array, combination: Array) -> None:
+        self._at = at
+        pivot = int(np.abs(combination).argmax())
+        rest = np.delete(np.arange(combination.size), pivot)
+        self._plane = np.eye(combination.size)[:, rest]
+        self._plane[pivot] = -combination[rest] / combination[pivot]
+        self._origin = np.zeros(combination.size)
+        self._origin[pivot] = 1 / combination[pivot]
+        self._rest = rest
+        self._warm = {float(combination @ estimate): estimate}
+        self.estimate = float(combination @ estimate)
+
+    def loglike(self, value: float) -> float:
+        """The largest log-likelihood with l'b at a value; the search starts at the nearest fit."""
+        start = self._warm[min(self._warm, key=lambda known: abs(known - value))][self._rest]
+        offset = value * self._origin
+        if not self._rest.size:
+            return self._at(offset).value
+
+        def restricted(free: Array) -> _Restricted:
+            return _Restricted(self._at(offset + self._plane @ free), self._plane)
+
+        best = maximise(restricted, start)
+        self._warm[value] = offset + self._plane @ best.beta
+        return best.point.value
+
+    def interval(
+        self, top: float, alpha: float, scale: float = 1.0, drift: float = 0.0
+    ) -> tuple[float, float]:
+        """The values within half the chi-square quantile of the maximum.
+
+        Parameters
+        ----------
+        top : float
+            The log-likelihood at the maximum.
+        alpha : float
+            1 - the level of the interval.
+        scale : float
+            A first guess at the standard error.
+        drift : {0, 1, -1}
+            1 or -1 where the estimate is infinity or minus infinity; that end is then infinite.
+        """
+        reach = float(np.sqrt(stats.chi2.isf(alpha, 1)))
+        ends = [
+            side * np.inf if side == drift else self._end(side, top, reach, scale)
+            for side in (-1.0, 1.0)
+        ]
+        return ends[0], ends[1]
+
+    def _end(self, side: float, top: float, reach: float, scale: float) -> float:
+        """Where the root of twice the fall, nearly a straight line, meets its quantile."""
+
+        def excess(distance: float) -> float:
+            fall = 2 * (top - self.loglike(self.estimate + side * distance))
+            return float(np.sqrt(max(fall, 0.0))) - reach
+
+        inside, outside = 0.0, reach * scale
+        while (height := excess(outside)) < 0:
+            if outside > FURTHEST:
+                return side * np.inf
+            growth = 1.05 * reach / max(reach + height, 1e-3 * reach)
+            inside, outside = outside, outside * min(max(growth, 1.1), 3.0)
+        found = brentq(excess, inside, outside, xtol=ROUNDING * scale, rtol=1e-9)
+        return self.estimate + side * float(found)

@@ -1,0 +1,103 @@
+"""Residuals whose scale allows for the noise of the release."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.inference.kernels import cell_moments
+from dpcontingency.inference.likelihood import NoisyTableLikelihood
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
+
+Array = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.intp]
+
+ROUNDING = 1e-8  # of a variance
+
+
+def gaussian_information(
+    fitted: Array, variances: Array, strata: Labels | None
+) -> DiagonalPlusLowRank:
+    """What the released table says of the log rates, in the Gaussian approximation: V Sigma^- V.
+
+    Parameters
+    ----------
+    fitted, variances : ndarray, shape (p,)
+        Means mu and variances v of the independent noise.
+    strata : ndarray of int or None
+        The stratum of each cell where totals are public.
+
+    Returns
+    -------
+    DiagonalPlusLowRank
+        To be compressed by a design into the information about its coefficients.
+
+    Notes
+    -----
+    V = D_mu - mu mu'/n and Sigma = V + D_v - v v'/sum(v) in each stratum (METHODS 2.3), or V = D_mu
+    and Sigma = V + D_v where no total is public. With w = mu^2/(mu + v), W = sum w, pi = mu/n,
+    h = sum(mu - w) and x = mu (u - pi'u), the O(p) form of x' Sigma^- x gives
+
+        u' V Sigma^- V u = sum w (u - pi'u)^2 + ((w - W pi)'u)^2 / h,
+
+    whose last term is absent without noise (h = 0, w = mu).
+    """
+    weight = _over(fitted**2, fitted + variances)
+    if strata is None:
+        no_strata = np.zeros(fitted.size, dtype=np.intp)
+        return DiagonalPlusLowRank(
+            weight, np.empty((0, fitted.size)), np.empty((1, 0, 0)), no_strata
+        )
+    groups = int(strata.max()) + 1
+    total, known = (sum_by_stratum(strata, x, groups) for x in (fitted, weight))
+    hidden = total - known
+    noisy = sum_by_stratum(strata, fitted * variances, groups) > 0
+    inverse = np.divide(1.0, hidden, out=np.zeros(groups), where=noisy & (hidden > 0))
+    cores = np.empty((groups, 2, 2))
+    cores[:, 0, 0] = inverse
+    cores[:, 0, 1] = cores[:, 1, 0] = -1.0 - known * inverse
+    cores[:, 1, 1] = known + known**2 * inverse
+    vectors = np.stack([weight, _over(fitted, total[strata])])
+    return DiagonalPlusLowRank(weight, vectors, cores, strata)
+
+
+def cell_variances(fitted: Array, variances: Array, strata: Labels | None) -> Array:
+    """The diagonal of Sigma: sampling and noise variance of each released cell."""
+    out = fitted + variances
+    if strata is None:
+        return out
+    groups = int(strata.max()) + 1
+    for part in (fitted, variances):
+        out = out - _over(part**2, sum_by_stratum(strata, part, groups)[strata])
+    return out
+
+
+def adjusted_residuals(residual: Array, variance: Array, explained: Array) -> Array:
+    """Residuals over the root of their variance: a cell's own less what the fit follows.
+
+    nan where the fit follows the cell whatever the data are, so that nothing but rounding is left.
+    """
+    left = variance - explained
+    alive = left > ROUNDING * variance
+    return np.where(alive, residual / np.sqrt(np.where(alive, left, 1.0)), np.nan)
+
+
+def deviance_residuals(noisy: Array, fitted: Array, variances: Array) -> Array:
+    """Signed roots of twice what each cell's own log-likelihood lacks to its maximum.
+
+    Notes
+    -----
+    The cell's log-likelihood of its rate is that of a Poisson count behind its own noise (the
+    kernel's log weight); its maximum may be at rate 0. The sign is that of the best rate less the
+    fitted one. Squares add up to the deviance where no total is public; where one is they leave
+    out what the shared total says, which vanishes with the noise.
+    """
+    best = NoisyTableLikelihood(noisy, variances).saturated()
+    with np.errstate(invalid="ignore"):
+        lack = best.moments.log_weight - cell_moments(noisy, fitted, variances).log_weight
+    return np.asarray(np.sign(best.fitted - fitted) * np.sqrt(2 * np.maximum(lack, 0.0)))
+
+
+def _over(a: Array, b: Array) -> Array:
+    """Return a / b, and 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)

@@ -1,0 +1,400 @@
+"""Search among hierarchical models of one release, and tests of terms by their order.
+
+All of it reads the release alone, so it costs no privacy beyond the release's.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal, NamedTuple, get_args
+
+import pandas as pd
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.comparison import (
+    TOLERANCE,
+    Fitted,
+    ModelTable,
+    Saturated,
+    droppable,
+    failure,
+    infinity_notes,
+    is_nested,
+    likelihood_ratio,
+    note_lines,
+    table_lines,
+    term_tests,
+    test_notes,
+    without,
+)
+from dpcontingency.inference.families import all_kway, mutual, saturated
+from dpcontingency.inference.formula import Generators, generating_class, show, subsets
+from dpcontingency.inference.hypothesis import chi2_logsf
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.printing import WIDTH
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.release.release import Release
+
+Criterion = Literal["bic", "aic", "lr"]
+Direction = Literal["both", "forward", "backward"]
+
+NOT_VALID = (
+    "P-values and intervals of the selected model are not valid: the same release chose the "
+    "model. Report the search with it, and test what it found on another release."
+)
+NO_COST = "The search reads the release alone, so it costs no privacy beyond the release's."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """What a stepwise search found.
+
+    Attributes
+    ----------
+    results : LogLinearResults
+        The fit of the selected model. Its p-values and intervals do not know of the search.
+    path : pandas.DataFrame
+        A row a step, the start first: ``step``, ``action`` ("add [A B]", "drop [A B]"),
+        ``generating_class`` after it, and ``criterion``: its BIC or AIC, or the p-value of the
+        term of this step.
+    criterion, direction : str
+        As asked for.
+    notes : tuple of str
+        What a reader must know, models that could not be fitted among it.
+    """
+
+    results: LogLinearResults
+    path: pd.DataFrame
+    criterion: str
+    direction: str
+    notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """The path, the selected model and the notes as text, 78 columns wide."""
+        label = {"bic": "BIC (log n)", "aic": "AIC", "lr": "LR tests"}[self.criterion]
+        printed = self.path.set_index("action").drop(columns="step")
+        column = {"bic": "bic", "aic": "aic", "lr": "pvalue"}[self.criterion]
+        lines = [f"Stepwise search by {label}, direction: {self.direction}"]
+        lines += textwrap.wrap(f"Start: {self.path['generating_class'].iloc[0]}", WIDTH)
+        lines += table_lines(printed.rename(columns={"criterion": column}))
+        lines += textwrap.wrap(f"Selected: {self.results.generating_class}", WIDTH)
+        return "\n".join([*lines, *note_lines(self.notes)])
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+
+class Move(NamedTuple):
+    """A step that the search may take: a term added or dropped, and the model after it."""
+
+    adds: bool
+    term: tuple[str, ...]
+    fit: LogLinearResults
+
+    @property
+    def action(self) -> str:
+        """The step as the path names it."""
+        return f"{'add' if self.adds else 'drop'} {show((self.term,))}"
+
+
+class _Search:
+    """The models between main effects and ``upper``, fitted when they are first needed."""
+
+    def __init__(
+        self, start: LogLinearModel, fits: Iterable[LogLinearResults], upper: Generators
+    ) -> None:
+        self.start = start
+        self.names = start.release.domain.names
+        self.upper = upper
+        self.fits = {fit.generators: fit for fit in fits}
+        self.failures: dict[str, None] = {}
+
+    def fit(self, generators: Generators) -> LogLinearResults:
+        known = self.fits.get(generators)
+        if known is None:
+            model = LogLinearModel(self.start.release, generators, coding=self.start.coding)
+            known = model.fit(warn_convergence=False)
+            self.fits[generators] = known
+        return known
+
+    def moves(self, current: LogLinearResults, direction: str) -> Iterator[Move]:
+        """The steps from a model, drops before additions, terms in the order of the factors."""
+        if direction != "forward":
+            for term in droppable(current.generators, self.start.release.strata):
+                if len(term) > 1:
+                    rest = without(current.generators, term)
+                    yield from self._move(False, term, rest, current)
+        if direction != "backward":
+            for term in self._addable(current.generators):
+                yield from self._move(True, term, [*current.generators, term], current)
+
+    def _move(
+        self,
+        adds: bool,
+        term: tuple[str, ...],
+        margins: Iterable[Sequence[str]],
+        current: LogLinearResults,
+    ) -> Iterator[Move]:
+        """The move, unless one of the two fits failed; that is kept for the notes."""
+        fit = self.fit(generating_class(margins, self.names))
+        failed = failure(current, fit) if adds else failure(fit, current)
+        if failed:
+            self.failures[failed] = None
+        else:
+            yield Move(adds, term, fit)
+
+    def _addable(self, generators: Generators) -> Iterator[tuple[str, ...]]:
+        """The terms outside a model whose parts are all inside: it stays hierarchical."""
+        inside = set(subsets(generators, self.names))
+        for order in range(2, max(map(len, generators)) + 2):
+            for term in combinations(self.names, order):
+                parts = combinations(term, order - 1)
+                if (
+                    term not in inside
+                    and inside.issuperset(parts)
+                    and is_nested((term,), self.upper)
+                ):
+                    yield term
+
+
+def step(
+    start: LogLinearModel | LogLinearResults,
+    *,
+    criterion: Criterion = "bic",
+    direction: Direction = "both",
+    alpha: float = 0.05,
+    upper: str | Iterable[str | Sequence[str]] | None = None,
+) -> Selection:
+    """Search for a hierarchical model, a term at a time.
+
+    Every model on the way holds all main effects (and the strata margin) and lies inside
+    ``upper``.
+
+    Parameters
+    ----------
+    start : LogLinearModel or LogLinearResults
+        Where the search starts.
+    criterion : {"bic", "aic", "lr"}
+        The step with the lowest BIC or AIC is taken while it is lower than the model's own, or
+        equal with a term less. ``"lr"`` drops the term with the largest p-value above ``alpha``;
+        where there is none it adds the one with the smallest p-value below.
+    direction : {"both", "forward", "backward"}
+        Whether terms are added and dropped, only added, or only dropped.
+    alpha : float
+        The level of ``criterion="lr"``.
+    upper : str or iterable, optional
+        A generating class that the search stays inside, by default the saturated model.
+
+    Returns
+    -------
+    Selection
+        The final fit and the path to it. The same release gives the same path.
+
+    Raises
+    ------
+    ModelError
+        If the start lacks a main effect, is not inside ``upper`` or does not converge.
+
+    Notes
+    -----
+    The criteria are those of the likelihood of the release (METHODS 2.2), so they account for
+    sampling and noise: with more noise fewer terms are found. BIC uses the logarithm of the
+    number of records. No p-value or interval of the selected model is valid, because the release
+    that they are computed from chose the model. The search costs no privacy (post-processing).
+    A model whose fit fails is left out of the search and named in the notes.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
+    >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
+    >>> release = Release.exact(counts, domain)
+    >>> found = step(LogLinearModel(release, mutual(release)))
+    >>> found.results.generating_class
+    '[A C][A M][C M]'
+    >>> list(found.path["action"])
+    ['start', 'add [C M]', 'add [A C]', 'add [A M]']
+    """
+    for asked, allowed in ((criterion, get_args(Criterion)), (direction, get_args(Direction))):
+        if asked not in allowed:
+            raise ModelError(f"Choose one of {', '.join(map(repr, allowed))}; got {asked!r}.")
+    if not 0 < alpha < 1:
+        raise ModelError(f"alpha is a level between 0 and 1; got {alpha!r}.")
+    model = start if isinstance(start, LogLinearModel) else start.model
+    search = _Search(
+        model, [] if isinstance(start, LogLinearModel) else [start], _scope(model, upper)
+    )
+    current = search.fit(model.generators)
+    if not current.converged:
+        raise ModelError(f"{failure(current, current)} Start the search from another model.")
+    rows = [("start", current.generating_class, _start_value(current, criterion))]
+    seen = {current.generators}
+    while True:
+        moves = [m for m in search.moves(current, direction) if m.fit.generators not in seen]
+        if criterion == "lr":
+            best = _by_test(current, moves, alpha)
+        else:
+            best = _by_criterion(current, moves, criterion)
+        if best is None:
+            break
+        move, value = best
+        rows.append((move.action, move.fit.generating_class, value))
+        current = move.fit
+        seen.add(current.generators)
+    path = pd.DataFrame(rows, columns=["action", "generating_class", "criterion"])
+    path.insert(0, "step", range(len(rows)))
+    notes = (NOT_VALID, NO_COST, *search.failures, *infinity_notes(list(search.fits.values())))
+    return Selection(current, path, criterion, direction, notes)
+
+
+def kway_tests(release: Release) -> ModelTable:
+    """Test that all effects of order k and higher are zero, and that those of order k are.
+
+    Parameters
+    ----------
+    release : Release
+        The noisy table.
+
+    Returns
+    -------
+    ModelTable
+        ``table`` has a row for each order k: ``lr``, ``df``, ``pvalue`` of the model of all
+        terms of lower order against the saturated one, and ``lr_diff``, ``df_diff``,
+        ``pvalue_diff`` of the same model against that of all terms of order k. Effects inside
+        the strata are fixed by design and in every model.
+
+    Notes
+    -----
+    Statistics and reference distributions are those of `compare`: they account for sampling and
+    noise. The rows are tests of one hypothesis each and not adjusted for their number.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
+    >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
+    >>> kway_tests(Release.exact(counts, domain)).table[["lr", "df", "lr_diff", "df_diff"]].round(3)
+             lr  df   lr_diff  df_diff
+    k
+    1  2851.461   7  1565.441        3
+    2  1286.020   4  1285.646        3
+    3     0.374   1     0.374        1
+    """
+    orders = range(1, len(release.domain.names) + 1)
+    fits = [_all_kway_fit(release, k - 1) for k in orders]
+    top = Saturated.over(fits[0])
+    rows, notes = [], list(test_notes(fits[0]))
+    next_ones: list[Fitted] = [*fits[1:], top]
+    for k, fit, larger in zip(orders, fits, next_ones, strict=True):
+        higher, this = likelihood_ratio(fit, top), likelihood_ratio(fit, larger)
+        rows.append((k, *higher, *this))
+        notes += filter(None, [failure(fit, larger)])
+    columns = ["k", "lr", "df", "pvalue", "lr_diff", "df_diff", "pvalue_diff"]
+    table = pd.DataFrame(rows, columns=columns).set_index("k")
+    title = "lr: all effects of order k and higher are zero; lr_diff: those of order k are zero"
+    return ModelTable(title, table, (*dict.fromkeys(notes), *infinity_notes(fits)))
+
+
+def partial_association(release: Release) -> ModelTable:
+    """Test each term in the model of all terms of its order.
+
+    Parameters
+    ----------
+    release : Release
+        The noisy table.
+
+    Returns
+    -------
+    ModelTable
+        `drop1` of the models of all terms of order 1, 2, ..., one under the other; a term's test
+        is partial because the others of its order stay in the model.
+
+    Notes
+    -----
+    Statistics and reference distributions are those of `compare`: they account for sampling and
+    noise. The rows are tests of one hypothesis each and not adjusted for their number.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
+    >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
+    >>> tests = partial_association(Release.exact(counts, domain))
+    >>> tests.table.loc[["[A C]", "[A M]", "[C M]"], ["lr", "df"]].round(2)
+               lr  df
+    term
+    [A C]  187.38   1
+    [A M]   91.64   1
+    [C M]  497.00   1
+    """
+    fits = [_all_kway_fit(release, k) for k in range(1, len(release.domain.names) + 1)]
+    return term_tests("Partial association: each term dropped from all of its order", fits)
+
+
+def _all_kway_fit(release: Release, k: int) -> LogLinearResults:
+    return LogLinearModel(release, all_kway(release, k)).fit(warn_convergence=False)
+
+
+# -- parts of the search --------------------------------------------------------------------------
+
+
+def _scope(model: LogLinearModel, upper: str | Iterable[str | Sequence[str]] | None) -> Generators:
+    """The class that the search stays inside, once it is known to start inside."""
+    release = model.release
+    names = release.domain.names
+    limit = saturated(release)
+    if upper is not None:
+        limit = generating_class([*generating_class(upper, names), release.strata], names)
+    if not is_nested(mutual(release), model.generators):
+        raise ModelError(
+            f"The search keeps all main effects, and {model.generating_class} lacks some. Start "
+            "it from a model that names every factor, or search on a margin of the release."
+        )
+    if not is_nested(model.generators, limit):
+        raise ModelError(
+            f"The search starts at {model.generating_class}, which is not inside the upper model "
+            f"{show(limit)}. Start it from a smaller model, or widen the upper one."
+        )
+    return limit
+
+
+def _start_value(fit: LogLinearResults, criterion: Criterion) -> float:
+    return math.nan if criterion == "lr" else float(getattr(fit, criterion))
+
+
+def _by_criterion(
+    current: LogLinearResults, moves: Sequence[Move], criterion: Criterion
+) -> tuple[Move, float] | None:
+    """The step to the lowest AIC or BIC; the first of those that rounding cannot tell apart."""
+    now = float(getattr(current, criterion))
+    valued = [(move, float(getattr(move.fit, criterion))) for move in moves]
+    better = [(m, v) for m, v in valued if v < now + (-TOLERANCE if m.adds else TOLERANCE)]
+    least = min((value for _, value in better), default=math.nan)
+    return next(((m, v) for m, v in better if v <= least + TOLERANCE), None)
+
+
+def _by_test(
+    current: LogLinearResults, moves: Sequence[Move], alpha: float
+) -> tuple[Move, float] | None:
+    """The least needed term to drop, else the most needed one to add; with its p-value."""
+    tails = [(move, _log_pvalue(current, move)) for move in moves]
+    drops = [(m, p) for m, p in tails if not m.adds and p > math.log(alpha)]
+    adds = [(m, p) for m, p in tails if m.adds and p < math.log(alpha)]
+    if drops:
+        move, tail = max(drops, key=lambda pair: pair[1])
+    elif adds:
+        move, tail = min(adds, key=lambda pair: pair[1])
+    else:
+        return None
+    return move, math.exp(tail)
+
+
+def _log_pvalue(current: LogLinearResults, move: Move) -> float:
+    """The logarithm of the p-value of the step's term; 0 for a term without parameters."""
+    smaller, larger = (current, move.fit) if move.adds else (move.fit, current)
+    test = likelihood_ratio(smaller, larger)
+    return chi2_logsf(test.statistic, test.df) if test.df > 0 else 0.0
