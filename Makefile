@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3.11 python3 python3.12 python3.13 pyth
 	&& echo $$candidate && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types tests format clean
+.PHONY: help demo test lint types tests bench format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,12 @@ types: $(VENV)/.stamp-test ## mypy, strict on the package
 
 tests: $(VENV)/.stamp-test ## pytest on two processes; make tests ARGS="-k gdp" for some of them
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# One after the other, so that their clocks are not in each other's way.
+bench: $(VENV)/.stamp-test ## the benchmarks, about 10 minutes, into benchmarks/results
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/utility.py
 
 format: $(VENV)/.stamp-test ## let ruff mend what it can
 	$(BIN)/ruff check --fix

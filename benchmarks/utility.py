@@ -43,7 +43,12 @@ TABLES = (
 MUS = (0.1, 0.3, 1.0)
 REPLICATES = 2000
 SEED = 20221115
-MECHANISMS = (*comparison.COMPARED, RankDeficientJamesStein("mean", basis="interaction"))
+BY_ORDER = BlockJamesStein(least_dimension=1)
+MECHANISMS = (
+    *comparison.COMPARED,
+    BY_ORDER,
+    RankDeficientJamesStein("mean", basis="interaction"),
+)
 # METHODS 1.3: M_r0 with positive part, and by order, at mu = 0.1.
 PROTOTYPE = {
     "czech_autoworkers": (0.857, 0.728),
@@ -124,11 +129,12 @@ def main() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     results.round(6).to_csv(RESULTS / "utility_mechanisms.csv", index=False)
     shares = table_of_shares(results)
-    blocks, whole = (shares[repr(m)] for m in (BlockJamesStein(), RankDeficientJamesStein()))
-    gain = blocks / whole
+    whole = shares[repr(RankDeficientJamesStein())]
+    blocks, by_order = shares[repr(BlockJamesStein())], shares[repr(BY_ORDER)]
+    gain, gain_by_order = blocks / whole, by_order / whole
     worse = ", ".join(
         f"{name} at mu = {mu:g} ({ratio:.3f})"
-        for (name, mu), ratio in zip(gain.index, gain, strict=True)
+        for (name, mu), ratio in zip(gain.index, gain_by_order, strict=True)
         if ratio > 1.01
     )
     z = (results["simulated_share"] - results["share_of_M_r"]) / results["simulated_se"]
@@ -144,21 +150,28 @@ def main() -> None:
             for (name, mu), row in zip(shares.index, shares.to_numpy(), strict=True)
         ),
         "",
-        f"BlockJamesStein over RankDeficientJamesStein: {gain.min():.3f} at best; more than 1 % "
-        f"worse on {worse or 'no table'}. Each order that is shrunk by itself costs about 1.3 "
-        "sigma^2 even where there is nothing but noise, which shows where the noise leaves little "
-        "else.",
+        "The rule that BlockJamesStein is never worse than RankDeficientJamesStein by more than "
+        f"1 % {'holds' if gain.max() <= 1.01 else 'FAILS'}: its largest ratio is "
+        f"{gain.max():.4f}, its smallest {gain.min():.3f}; "
+        f"{gain['czech_autoworkers', 0.1]:.3f} on czech_autoworkers and "
+        f"{gain['punishment', 0.1]:.3f} on punishment at mu = 0.1.",
+        "",
+        f"With every order by itself (`{BY_ORDER!r}`, the letter of METHODS 1.3) the smallest is "
+        f"{gain_by_order.min():.3f}, but it is more than 1 % worse on {worse or 'no table'}: a "
+        "group that holds nothing but noise still costs about 1.3 sigma^2, which is much of the "
+        "noise in a narrow group. Groups of at least 8 dimensions keep that price to a sixth.",
         "",
         f"Simulated check ({REPLICATES} replicates each, seed {SEED}): {len(z)} comparisons, "
         f"root mean square {np.sqrt((z**2).mean()):.2f} and largest {z.abs().max():.2f} "
         "Monte-Carlo standard errors from the exact cost.",
         "",
-        "Against the prototype of METHODS 1.3 at mu = 0.1 (M_r0+ / by order):",
+        "Against the prototype of METHODS 1.3 at mu = 0.1, with every order by itself (M_r0+ / by "
+        "order):",
         "",
         "| table | prototype | here |",
         "|---|---|---|",
         *(
-            f"| {name} | {a:.3f} / {b:.3f} | {whole[name, 0.1]:.3f} / {blocks[name, 0.1]:.3f} |"
+            f"| {name} | {a:.3f} / {b:.3f} | {whole[name, 0.1]:.3f} / {by_order[name, 0.1]:.3f} |"
             for name, (a, b) in PROTOTYPE.items()
         ),
     ]

@@ -5,9 +5,21 @@ from typing import TYPE_CHECKING
 
 from dpcontingency import errors
 from dpcontingency.domain import Domain
+from dpcontingency.inference.comparison import compare
+from dpcontingency.inference.families import (
+    all_kway,
+    conditional,
+    conditional_independences,
+    is_decomposable,
+    is_graphical,
+    joint,
+    mutual,
+    saturated,
+)
 from dpcontingency.inference.hypothesis import TestResult, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.selection import kway_tests, partial_association, step
 from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release.comparison import compare_mechanisms
@@ -45,14 +57,26 @@ __all__ = [
     "RankDeficientJamesStein",
     "Release",
     "TestResult",
+    "all_kway",
+    "compare",
     "compare_mechanisms",
+    "conditional",
+    "conditional_independences",
     "epsilon_delta_trade_off",
     "errors",
     "independence_test",
+    "is_decomposable",
+    "is_graphical",
+    "joint",
+    "kway_tests",
     "load_release",
+    "mutual",
+    "partial_association",
     "plots",
     "release_table",
+    "saturated",
     "simulate_release",
+    "step",
     "tabulate",
     "write_report",
 ]

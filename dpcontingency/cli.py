@@ -326,7 +326,7 @@ def _print_release(made: Release) -> None:
     cells = int(made.domain.possible().sum())
     facts = {"Table": f"{number_of(cells, 'cell')}, {records_of(made)}", **made.statement()}
     for label, text in facts.items():
-        typer.echo(f"{label + ':':<12}{text}")
+        typer.echo(f"{label + ':':<16}{text}")
 
 
 @app.command("fit", epilog=_example("fit release.json '[Admit Dept][Gender Dept]'"))

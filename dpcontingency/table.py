@@ -27,6 +27,9 @@ class ContingencyTable:
         Whether the number of records may be treated as public, as ``replace-one`` neighbours do.
         False after records with missing values were dropped: how many are complete is a fact
         about the records.
+    missing : str, optional
+        What was done with records that lack a factor, as `tabulate` takes it: "error", "drop" or
+        the level that they count as. None where it is not known. Releases state it.
 
     Raises
     ------
@@ -45,9 +48,16 @@ class ContingencyTable:
     <ContingencyTable A: 2, B: 2; counts confidential>
     """
 
-    __slots__ = ("_counts", "_domain", "_n_is_public")
+    __slots__ = ("_counts", "_domain", "_missing", "_n_is_public")
 
-    def __init__(self, counts: npt.ArrayLike, domain: Domain, *, n_is_public: bool = True) -> None:
+    def __init__(
+        self,
+        counts: npt.ArrayLike,
+        domain: Domain,
+        *,
+        n_is_public: bool = True,
+        missing: str | None = None,
+    ) -> None:
         try:
             values = np.asarray(counts)
         except ValueError:
@@ -74,10 +84,20 @@ class ContingencyTable:
                 "There are records in a cell that the domain declares a structural zero. Mend the "
                 "records, or declare the cell possible."
             )
-        self._counts = values.astype(np.int64)
-        self._counts.setflags(write=False)
+        self._keep(values.astype(np.int64), domain, bool(n_is_public), missing)
+
+    def _keep(
+        self,
+        counts: npt.NDArray[np.int64],
+        domain: Domain,
+        n_is_public: bool,
+        missing: str | None,
+    ) -> None:
+        counts.setflags(write=False)
+        self._counts = counts
         self._domain = domain
-        self._n_is_public = bool(n_is_public)
+        self._n_is_public = n_is_public
+        self._missing = missing
 
     @property
     def domain(self) -> Domain:
@@ -94,14 +114,24 @@ class ContingencyTable:
         """Whether the number of records may be treated as public."""
         return self._n_is_public
 
+    @property
+    def missing(self) -> str | None:
+        """What was done with records that lack a factor; None where it is not known."""
+        return self._missing
+
     def margin(self, *factors: str) -> ContingencyTable:
-        """Return the confidential margin over the named factors, in the order given."""
+        """Return the confidential margin over the named factors, in the order given.
+
+        Its counts may exceed the 2^42 of a table's cells; `release_table` refuses it then.
+        """
         target = self._domain.project(factors)
         dropped = tuple(i for i, name in enumerate(self._domain.names) if name not in factors)
         kept = [name for name in self._domain.names if name in factors]
         summed = self._counts.sum(axis=dropped)
         order = [kept.index(name) for name in factors]
-        return ContingencyTable(summed.transpose(order), target, n_is_public=self._n_is_public)
+        margin = object.__new__(ContingencyTable)
+        margin._keep(summed.transpose(order), target, self._n_is_public, self._missing)
+        return margin
 
     def __repr__(self) -> str:
         factors = repr(self._domain).removeprefix("Domain(").removesuffix(")")

@@ -120,7 +120,7 @@ def tabulate(
         )
     counts = np.zeros(domain.shape, dtype=np.int64)
     np.add.at(counts, cells, groups.column("n").to_numpy())
-    return ContingencyTable(counts, domain, n_is_public=missing != "drop")
+    return ContingencyTable(counts, domain, n_is_public=missing != "drop", missing=str(missing))
 
 
 # ------------------------------------------------------------------ where records come from

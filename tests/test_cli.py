@@ -112,7 +112,8 @@ def test_weights_and_missing_reach_the_table(folder, tmp_path):
     assert "weights='n'" in refused(*args)
     assert "missing='drop'" in refused(*args, "--weights", "n")
     assert "add-remove" in refused(*args, "--weights", "n", "--missing", "drop")
-    run(*args, "--weights", "n", "--missing", "drop", "--neighbours", "add-remove")
+    said = run(*args, "--weights", "n", "--missing", "drop", "--neighbours", "add-remove")
+    assert "Missing values: records that lack a factor are dropped\n" in said
     assert load_release(tmp_path / "r.json").n_total_estimate == pytest.approx(150, abs=10)
 
 

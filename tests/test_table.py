@@ -161,10 +161,23 @@ def test_margins_that_are_none(table, factors):
         table.margin(*factors)
 
 
-def test_a_margin_that_is_too_large_is_refused():
+def test_a_margin_may_exceed_what_a_cell_may_hold():
+    """Adding up allowed cells is no misuse; a release of such a margin is refused (publish)."""
     table = ContingencyTable([[MAX_COUNT] * 3] * 2, AB)
-    with pytest.raises(RecordsError, match="larger"):
-        table.margin("a")
+    margin = table.margin("a")
+    assert margin.counts.tolist() == [3 * MAX_COUNT] * 2
+    assert margin.margin("a").counts.tolist() == [3 * MAX_COUNT] * 2
+    with pytest.raises(ValueError, match="read-only"):
+        margin.counts[0] = 1
+    with pytest.raises(ConfidentialityError):
+        pickle.dumps(margin)
+
+
+def test_what_was_done_with_missing_values_goes_with_the_table():
+    assert ContingencyTable(COUNTS, AB).missing is None
+    table = ContingencyTable(COUNTS, AB, n_is_public=False, missing="drop")
+    assert (table.missing, table.margin("b").missing) == ("drop", "drop")
+    assert not table.margin("b").n_is_public
 
 
 # ------------------------------------------------------------------ nothing shows
@@ -227,7 +240,7 @@ def test_it_is_no_array_and_no_sequence(table):
 
 def test_it_has_no_statistics(table):
     public = {name for name in dir(table) if not name.startswith("_")}
-    assert public == {"counts", "domain", "margin", "n_is_public"}
+    assert public == {"counts", "domain", "margin", "missing", "n_is_public"}
 
 
 def test_two_tables_are_equal_only_when_they_are_one(table):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -15,13 +14,13 @@ from scipy import stats
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
-from dpcontingency.inference.printing import WIDTH, pvalue_text
+from dpcontingency.inference.tables import NOT_ADJUSTED, ModelTable, infinity_notes, test_notes
+
+TERM_COLUMNS = ["term", "generating_class", "aic", "bic", "lr", "df", "pvalue"]
 
 # A larger model cannot fit worse; this much is the tolerance of the two searches, and of floats.
 TOLERANCE = 1e-6
 ROUNDING = 1e-12
-
-WIDEST_LABEL = 24  # a longer label of a row is written below the table
 
 
 class Fitted(Protocol):
@@ -97,35 +96,6 @@ class Saturated:
     def bic(self) -> float:
         """-2 llf + log(records) parameters."""
         return -2 * self.llf + math.log(max(self.n_total, 1.0)) * self.df_model
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelTable:
-    """Tests of nested models, as a table to compute with and a page to read.
-
-    Attributes
-    ----------
-    title : str
-        What is compared with what.
-    table : pandas.DataFrame
-        A row a model or a term. Likelihood ratios are referred to chi-square by its upper tail;
-        they account for sampling and for the noise of the release. A p-value is nan where there
-        is nothing to test, and the reason is in ``notes`` if there is one.
-    notes : tuple of str
-        What a reader must know beside the numbers.
-    """
-
-    title: str
-    table: pd.DataFrame
-    notes: tuple[str, ...]
-
-    def summary(self) -> str:
-        """The table and its notes as text, 78 columns wide."""
-        lines = [*textwrap.wrap(self.title, WIDTH), *table_lines(self.table)]
-        return "\n".join([*lines, *note_lines(self.notes)])
-
-    def __repr__(self) -> str:
-        return self.summary()
 
 
 class LikelihoodRatio(NamedTuple):
@@ -208,7 +178,7 @@ def compare(*results: Any) -> ModelTable:
         },
         index=pd.Index([row.generating_class for row in rows], name="model"),
     )
-    title = "Nested models: lr against the saturated one, lr_diff against the one above"
+    title = "Nested models: lr against the last, saturated; lr_diff against the one above"
     return ModelTable(title, frame, (*test_notes(ordered[0]), *infinity_notes(ordered)))
 
 
@@ -239,36 +209,30 @@ def drop1(result: Any) -> ModelTable:
     """
     if not result.converged:
         raise ModelError(f"{failure(result, result)} Fit it again before testing its terms.")
-    return term_tests(f"Terms dropped from {result.generating_class}, one at a time", [result])
+    tests = term_tests(f"Terms dropped from {result.generating_class}, one at a time", [result])
+    itself = _term_row("(none)", result, result) | {"lr": math.nan}
+    whole = pd.DataFrame([itself], columns=TERM_COLUMNS).set_index("term")
+    return replace(tests, table=pd.concat([whole, tests.table]))
 
 
 def term_tests(title: str, results: Sequence[Any]) -> ModelTable:
-    """The tests of `drop1` on one fit or more, after a row for each fit itself."""
-    rows, fits, notes = [], list(results), list(test_notes(results[0]))
+    """The test of each term that can be dropped from one of the fits."""
+    rows, fits, failed = [], list(results), []
     for result in results:
-        rows.append(_term_row("(none)", result, result))
         for term in droppable(result.generators, result.model.release.strata):
             smaller = refit(result, without(result.generators, term))
             rows.append(_term_row(show((term,)), smaller, result))
             fits.append(smaller)
-            if failed := failure(smaller, result):
-                notes.append(failed)
-    frame = pd.DataFrame(rows).set_index("term")
-    return ModelTable(title, frame, (*notes, *infinity_notes(fits)))
+            failed.append(failure(smaller, result))
+    frame = pd.DataFrame(rows, columns=TERM_COLUMNS).set_index("term")
+    notes = (*test_notes(results[0]), NOT_ADJUSTED, *filter(None, failed), *infinity_notes(fits))
+    return ModelTable(title, frame, notes)
 
 
 def _term_row(term: str, smaller: Fitted, larger: Fitted) -> dict[str, Any]:
-    test = likelihood_ratio(smaller, larger)
-    is_test = smaller is not larger
-    return {
-        "term": term,
-        "generating_class": smaller.generating_class,
-        "aic": smaller.aic,
-        "bic": smaller.bic,
-        "lr": test.statistic if is_test else math.nan,
-        "df": test.df,
-        "pvalue": test.pvalue,
-    }
+    test = likelihood_ratio(smaller, larger)._asdict()
+    row = {"term": term, "lr": test.pop("statistic"), **test}
+    return row | {name: getattr(smaller, name) for name in ("generating_class", "aic", "bic")}
 
 
 # -- one pair of models ---------------------------------------------------------------------------
@@ -376,74 +340,3 @@ def _check_same_release(one: Any, other: Any) -> None:
             "The models were fitted under different sampling schemes: the public totals or the "
             "strata differ. Fit all of them to one release."
         )
-
-
-# -- printing -------------------------------------------------------------------------------------
-
-
-def test_notes(result: Any) -> tuple[str, ...]:
-    """What the p-values account for, and what AIC and BIC are of."""
-    if result.model.release.noise.is_exact:
-        return ("P-values: chi-square, upper tail. They account for sampling; there is no noise.",)
-    return (
-        "P-values: chi-square, upper tail. They account for sampling and for the noise of the "
-        "release. AIC and BIC are of the likelihood of the released table: use differences only.",
-    )
-
-
-test_notes.__test__ = False  # type: ignore[attr-defined]  # no test case for pytest
-
-
-def infinity_notes(results: Sequence[Any]) -> list[str]:
-    """Which models have estimates at infinity; their likelihood is a limit."""
-    lost = [result.generating_class for result in results if not result.existence.exists]
-    if not lost:
-        return []
-    return [
-        "Some estimates are at infinity, and the log-likelihood is the limit, in "
-        + ", ".join(dict.fromkeys(lost))
-        + ". The chi-square law is less sure there; result.existence names the parameters."
-    ]
-
-
-def _number(digits: int) -> Callable[[float], str]:
-    return lambda value: "" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def _pvalue(value: float) -> str:
-    return "" if math.isnan(value) else pvalue_text(value)
-
-
-FORMATS: dict[str, Callable[[float], str]] = {
-    "aic": _number(2),
-    "bic": _number(2),
-    "lr": _number(3),
-    "df": _number(0),
-    "pvalue": _pvalue,
-    "lr_diff": _number(3),
-    "df_diff": _number(0),
-    "pvalue_diff": _pvalue,
-}
-
-
-def table_lines(frame: pd.DataFrame) -> list[str]:
-    """The numbers of a table as lines; labels too long for their row are listed below it."""
-    printed = frame.drop(columns="generating_class", errors="ignore")
-    labels = [str(label) for label in printed.index]
-    below: list[str] = []
-    if max(map(len, labels)) > WIDEST_LABEL:
-        printed = printed.set_axis([str(i) for i in range(1, len(labels) + 1)])
-        for i, label in enumerate(labels, 1):
-            below += textwrap.wrap(f"{i}: {label}", WIDTH, subsequent_indent="   ")
-    formats = {name: FORMATS[name] for name in printed.columns if name in FORMATS}
-    text = printed.rename_axis(None).to_string(formatters=formats)
-    return [*(line.rstrip() for line in text.split("\n")), *below]
-
-
-def note_lines(notes: Sequence[str]) -> list[str]:
-    """Numbered notes, wrapped."""
-    return [
-        line
-        for i, note in enumerate(notes, 1)
-        for line in textwrap.wrap(f"[{i}] {note}", WIDTH, subsequent_indent="    ")
-    ]

@@ -66,7 +66,8 @@ def restrictions(hypothesis: Any, names: Sequence[str], at_infinity: Mask) -> tu
             f"A hypothesis has one column for each of the {len(names)} parameters; got shape "
             f"{rows.shape}."
         )
-    touched = [names[j] for j in np.flatnonzero((rows != 0).any(axis=0) & at_infinity)]
+    involved = (rows != 0).any(axis=0) & at_infinity
+    touched = [name for name, lost in zip(names, involved, strict=True) if lost]
     if touched:
         raise ModelError(
             f"{', '.join(touched)} cannot be tested by an estimate and its standard error, because "

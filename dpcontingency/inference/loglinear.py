@@ -304,17 +304,18 @@ class LogLinearModel(LikelihoodModel):
         if self.release.totals is None:
             flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / self.n_cells)
 
-        def fitted_to(counts: Array) -> Array:
+        def fitted_to(counts: Array) -> Maximum[_Point]:
             def classical(beta: Array) -> _Point:
                 eta = self._design.dot(beta) + self._offset
                 return _Point(self._design, self.cells.as_counts(eta, counts))
 
-            return maximise(classical, flat, START_ROUNDS).beta
+            return maximise(classical, flat, START_ROUNDS)
 
         start, equal = fitted_to(self.cells.noisy), self._at(flat)
-        if self._at(start).value >= equal.value:
-            return start
-        return fitted_to(equal.cells.posterior_mean)
+        stays = start.converged and start.point.reach(start.last_step) < STEP_AT_INFINITY
+        if stays and self._at(start.beta).value >= equal.value:
+            return start.beta
+        return fitted_to(equal.cells.posterior_mean).beta
 
     def _results(self, best: Maximum[_Point]) -> LogLinearResults:
         point = best.point

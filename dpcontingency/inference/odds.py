@@ -172,11 +172,9 @@ def _best(cells: FittedCells, candidates: Index) -> tuple[tuple[int, int, int, i
     possible = cells.possible[candidates].all(axis=1)
     gone = cells.vanished[candidates]
     above, below = gone[:, :2].any(axis=1), gone[:, 2:].any(axis=1)
-    vague = np.where(possible, above.astype(int) + below, 3)
+    vague = np.where(possible, above.astype(np.intp) + below.astype(np.intp), 3)
     best = int(vague.argmin())
-    drift = 0.0 if vague[best] == 0 else float(below[best]) - float(above[best])
-    if vague[best] > 1:
-        drift = np.nan
+    drift = np.nan if vague[best] > 1 else float(np.sign(below.astype(int) - above)[best])
     first, second, third, fourth = (int(cell) for cell in candidates[best])
     return (first, second, third, fourth), drift
 

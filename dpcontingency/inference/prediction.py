@@ -55,12 +55,8 @@ class FittedCells:
     vanished: Mask
 
     @classmethod
-    def of(cls, model: Any, fit: Any) -> FittedCells:
-        """The cells of a fit of a model."""
-        covariance, recode = fit.covariance, model._recode
-        if recode is not None:
-            half = np.linalg.solve(recode, covariance)
-            covariance = np.linalg.solve(recode, half.T).T
+    def of(cls, model: Any, fit: Any, covariance: Array) -> FittedCells:
+        """The cells of a fit of a model, with its covariance in treatment coding."""
         domain, release = model.release.domain, model.release
         possible = domain.possible().ravel()
         strata = None
@@ -80,8 +76,8 @@ class FittedCells:
         """The variances that log means have by an information matrix of the coefficients."""
         scale = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
         inverse = np.linalg.pinv(information * np.outer(scale, scale), 1e-13, hermitian=True)
-        inverse *= np.outer(scale, scale)
-        return self.rows.log_variances(inverse, self.means, self.strata, None)
+        covariance = np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
+        return self.rows.log_variances(covariance, self.means, self.strata, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +115,7 @@ class CellPrediction:
         return self.se
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of level 1 - alpha, columns ``lower`` and ``upper``; they cover
-        sampling and noise.
-        """
+        """Intervals of level 1 - alpha, covering sampling and noise: ``lower`` and ``upper``."""
         value = self.predicted_mean.to_numpy()
         half = stats.norm.isf(alpha / 2) * self._log_se
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -48,7 +48,7 @@ def summary2_of(results: Any, alpha: float) -> Summary2:
     """The same facts as a statsmodels `summary2.Summary`."""
     out = Summary2()
     out.add_title(f"Log-linear model {results.generating_class}")
-    out.add_dict({name: value for column in zip(*_facts(results)) for name, value in column})
+    out.add_dict(dict(column[side] for side in (0, 1) for column in _facts(results)))
     interval = results.conf_int(alpha)
     frame = pd.DataFrame(
         {
@@ -123,10 +123,13 @@ def _coefficients(results: Any, alpha: float) -> SimpleTable:
                 f"{results.privacy_share[name]:.0%}",
             ]
         )
-    style = dict(
-        fmt_params, data_fmts=["%s"], colsep="  ", colwidths=6
-    )  # narrow, so that names of factors find room
-    return SimpleTable(body, headers=headers, stubs=list(results.params.index), txt_fmt=style)
+    stubs = list(results.params.index)
+    for separator in ("  ", " "):  # the narrow one where long names need the room
+        style = dict(fmt_params, data_fmts=["%s"], colsep=separator, colwidths=6)
+        table = SimpleTable(body, headers=headers, stubs=stubs, txt_fmt=style)
+        if max(map(len, table.as_text().splitlines()), default=0) <= WIDTH:
+            break
+    return table
 
 
 def _notes(results: Any) -> list[str]:
@@ -171,4 +174,6 @@ def _noise_text(release: Any) -> str:
 def _test_text(row: Any) -> str:
     if row["df"] == 0:
         return "none (0 df)"
-    return f"{row['statistic']:.3f} ({pvalue_text(row['pvalue'])})"
+    statistic = row["statistic"]
+    text = f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.6g}"
+    return f"{text} ({pvalue_text(row['pvalue'])})"

@@ -58,10 +58,20 @@ class Profile:
         Where the log-likelihood is highest, or as far out as the search went.
     combination : ndarray, shape (q,)
         l, not 0.
+    covariance : ndarray, shape (q, q)
+        Of the estimate: says where the other coefficients go when l'b moves.
     """
 
-    def __init__(self, at: Callable[[Array], Point], estimate: Array, combination: Array) -> None:
+    def __init__(
+        self,
+        at: Callable[[Array], Point],
+        estimate: Array,
+        combination: Array,
+        covariance: Array,
+    ) -> None:
         self._at = at
+        along = covariance @ combination
+        self._direction = along / max(float(combination @ along), 1e-300)
         pivot = int(np.abs(combination).argmax())
         rest = np.delete(np.arange(combination.size), pivot)
         self._plane = np.eye(combination.size)[:, rest]
@@ -74,7 +84,8 @@ class Profile:
 
     def loglike(self, value: float) -> float:
         """The largest log-likelihood with l'b at a value; the search starts at the nearest fit."""
-        start = self._warm[min(self._warm, key=lambda known: abs(known - value))][self._rest]
+        near = min(self._warm, key=lambda known: abs(known - value))
+        start = (self._warm[near] + (value - near) * self._direction)[self._rest]
         offset = value * self._origin
         if not self._rest.size:
             return self._at(offset).value

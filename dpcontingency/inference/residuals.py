@@ -35,30 +35,29 @@ def gaussian_information(
     Notes
     -----
     V = D_mu - mu mu'/n and Sigma = V + D_v - v v'/sum(v) in each stratum (METHODS 2.3), or V = D_mu
-    and Sigma = V + D_v where no total is public. With w = mu^2/(mu + v), W = sum w, pi = mu/n,
-    h = sum(mu - w) and x = mu (u - pi'u), the O(p) form of x' Sigma^- x gives
+    and Sigma = V + D_v where no total is public. With w = mu^2/(mu + v), e = mu v/(mu + v) = mu - w,
+    W and H their sums, pi = mu/n and x = mu (u - pi'u), the O(p) form of x' Sigma^- x gives
 
-        u' V Sigma^- V u = sum w (u - pi'u)^2 + ((w - W pi)'u)^2 / h,
+        u' V Sigma^- V u = sum w (u - pi'u)^2 + ((H pi - e)'u)^2 / H,
 
-    whose last term is absent without noise (h = 0, w = mu).
+    whose last term is absent without noise (e = 0, w = mu).
     """
-    weight = _over(fitted**2, fitted + variances)
+    known = _over(fitted**2, fitted + variances)
     if strata is None:
-        no_strata = np.zeros(fitted.size, dtype=np.intp)
-        return DiagonalPlusLowRank(
-            weight, np.empty((0, fitted.size)), np.empty((1, 0, 0)), no_strata
-        )
+        labels = np.zeros(fitted.size, dtype=np.intp)
+        return DiagonalPlusLowRank(known, np.empty((0, fitted.size)), np.empty((1, 0, 0)), labels)
+    hidden = _over(fitted * variances, fitted + variances)
     groups = int(strata.max()) + 1
-    total, known = (sum_by_stratum(strata, x, groups) for x in (fitted, weight))
-    hidden = total - known
-    noisy = sum_by_stratum(strata, fitted * variances, groups) > 0
-    inverse = np.divide(1.0, hidden, out=np.zeros(groups), where=noisy & (hidden > 0))
-    cores = np.empty((groups, 2, 2))
-    cores[:, 0, 0] = inverse
-    cores[:, 0, 1] = cores[:, 1, 0] = -1.0 - known * inverse
-    cores[:, 1, 1] = known + known**2 * inverse
-    vectors = np.stack([weight, _over(fitted, total[strata])])
-    return DiagonalPlusLowRank(weight, vectors, cores, strata)
+    total, sum_known, sum_hidden = (
+        sum_by_stratum(strata, part, groups) for part in (fitted, known, hidden)
+    )
+    share = _over(fitted, total[strata])
+    cores = np.zeros((groups, 3, 3))
+    cores[:, 0, 1] = cores[:, 1, 0] = -1.0
+    cores[:, 1, 1] = sum_known
+    cores[:, 2, 2] = _over(np.ones(groups), sum_hidden)
+    vectors = np.stack([known, share, sum_hidden[strata] * share - hidden])
+    return DiagonalPlusLowRank(known, vectors, cores, strata)
 
 
 def cell_variances(fitted: Array, variances: Array, strata: Labels | None) -> Array:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
-from statsmodels.base.model import LikelihoodModelResults
 
-from dpcontingency.inference.comparison import ModelTable, compare, drop1
 from dpcontingency.errors import ModelError
 from dpcontingency.inference import residuals
-from dpcontingency.inference.constraints import restrictions, wald_terms
-from dpcontingency.inference.existence import Existence
+from dpcontingency.inference.coefficients import CoefficientResults, Fit, treatment_covariance
+from dpcontingency.inference.comparison import compare, drop1
 from dpcontingency.inference.gaussian import score_statistic
 from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
 from dpcontingency.inference.prediction import (
@@ -29,65 +26,16 @@ from dpcontingency.inference.prediction import (
     predict_cells,
 )
 from dpcontingency.inference.printing import summary2_of, summary_of
-from dpcontingency.inference.profile import Profile
+from dpcontingency.inference.tables import ModelTable
 from dpcontingency.release import files
 from dpcontingency.release.shrinkage import james_stein_factor
+
+__all__ = ["Fit", "LogLinearResults"]
 
 Array = npt.NDArray[np.float64]
 
 
-_LIMITS = np.array([np.nan, np.inf, -np.inf])  # of a drift of 0, 1 and -1
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """What a search for the maximum leaves: numbers only, in the model's coding.
-
-    Attributes
-    ----------
-    params, covariance : ndarray, shapes (q,) and (q, q)
-        The estimate, finite everywhere, and the inverse of the observed information.
-    sampling_variance : ndarray, shape (q,)
-        The variances the estimate would have with no noise.
-    at_infinity : ndarray of bool, shape (q,)
-        The parameters that have no finite estimate.
-    direction : ndarray, shape (q,)
-        Where those go: 1 or -1 for infinity or minus infinity, 0 where the data leave it open.
-    llf : float
-        The log-likelihood.
-    fitted, posterior_mean : ndarray, shape (p,)
-        Fitted cell means, and expected counts given the release.
-    converged, iterations, reason : bool, int, str
-        Whether the search met its tolerance, its steps, and why not.
-    """
-
-    params: Array
-    covariance: Array
-    sampling_variance: Array
-    at_infinity: npt.NDArray[np.bool_]
-    direction: Array
-    llf: float
-    fitted: Array
-    posterior_mean: Array
-    converged: bool
-    iterations: int
-    reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Fit:
-        """The fit that `to_dict` wrote."""
-        size = len(content["params"])
-        arrays = {k: np.asarray(v) for k, v in content.items() if isinstance(v, list)}
-        arrays["covariance"] = arrays["covariance"].reshape(size, size)
-        return cls(**{**content, **arrays})
-
-
-class LogLinearResults(LikelihoodModelResults):
+class LogLinearResults(CoefficientResults):
     """What `LogLinearModel.fit` returns.
 
     Standard errors, tests and intervals cover sampling and the noise of the release, under the
@@ -108,155 +56,6 @@ class LogLinearResults(LikelihoodModelResults):
     """
 
     load: ClassVar[Callable[[str | Path], LogLinearResults]]
-
-    def __init__(self, model: Any, fit: Fit) -> None:
-        names = list(model.exog_names)
-        lost = fit.at_infinity
-        estimates = np.where(lost, _LIMITS[fit.direction.astype(int)], fit.params)
-        covariance = np.where(lost[:, None] | lost[None, :], np.nan, fit.covariance)
-        super().__init__(model, estimates, normalized_cov_params=covariance, scale=1.0)
-        self.params = pd.Series(estimates, index=names)
-        self.df_model = model.df_model
-        self.df_resid = model.df_resid
-        self.converged = fit.converged
-        self.iterations = fit.iterations
-        self.reason = fit.reason
-        self.existence = Existence(tuple(n for n, out in zip(names, lost, strict=True) if out))
-        self._names = names
-        self._fit = fit
-
-    # -- coefficients --------------------------------------------------------------------------
-
-    @property
-    def bse(self) -> pd.Series:
-        """Standard errors, sampling and noise: the root of the inverse observed information."""
-        return self._series(np.sqrt(np.diag(self.normalized_cov_params)))
-
-    @property
-    def bse_sampling(self) -> pd.Series:
-        """Standard errors the same fit would have with no noise: from the complete information."""
-        return self._series(
-            np.sqrt(np.where(self._fit.at_infinity, np.nan, self._fit.sampling_variance))
-        )
-
-    @property
-    def bse_privacy(self) -> pd.Series:
-        """What the noise adds: bse^2 = bse_sampling^2 + bse_privacy^2."""
-        return self._series(np.sqrt(np.maximum(self.bse**2 - self.bse_sampling**2, 0.0)))
-
-    @property
-    def privacy_share(self) -> pd.Series:
-        """The part of each variance that is due to the noise."""
-        return self.bse_privacy**2 / self.bse**2
-
-    @property
-    def tvalues(self) -> pd.Series:
-        """Coefficients over their standard errors."""
-        return self.params.where(~self._fit.at_infinity) / self.bse
-
-    @property
-    def pvalues(self) -> pd.Series:
-        """Two-sided p-values of the z statistics, by the normal upper tail."""
-        return self._series(2 * stats.norm.sf(np.abs(self.tvalues)))
-
-    def conf_int(
-        self,
-        alpha: float = 0.05,
-        cols: Any = None,
-        *,
-        method: Literal["wald", "profile"] = "wald",
-    ) -> pd.DataFrame:
-        """Intervals of level 1 - alpha for the coefficients, covering sampling and noise.
-
-        Parameters
-        ----------
-        alpha : float
-            1 - the level.
-        cols : sequence of int, optional
-            Which coefficients; all by default.
-        method : {"wald", "profile"}
-            The normal approximation, or the values that the likelihood of the release, maximised
-            over all other coefficients, does not put further than half a chi-square quantile
-            below its maximum (METHODS 2.6). Profiling refits the model about ten times a
-            coefficient; it follows the likelihood where that is skewed, and gives an estimate at
-            infinity its one finite end.
-        """
-        if method not in ("wald", "profile"):
-            raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
-        chosen = np.arange(len(self._names)) if cols is None else np.atleast_1d(cols)
-        if method == "profile":
-            ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
-            frame = pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
-            return frame
-        half = stats.norm.isf(alpha / 2) * self.bse
-        return pd.DataFrame({0: self.params - half, 1: self.params + half}).iloc[chosen]
-
-    def cov_params(self, *args: Any, **kwargs: Any) -> Any:
-        """The covariance of the coefficients, or of linear combinations as in statsmodels."""
-        if args or any(value is not None for value in kwargs.values()):
-            return super().cov_params(*args, **kwargs)
-        return pd.DataFrame(self.normalized_cov_params, index=self._names, columns=self._names)
-
-    # -- linear hypotheses ---------------------------------------------------------------------
-
-    def t_test(self, r_matrix: Any, **kwargs: Any) -> Any:
-        """Test linear hypotheses one by one, as `LikelihoodModelResults.t_test`.
-
-        A hypothesis in words uses the names in ``params`` as they stand: ``"A[T.b] = 0"``.
-        """
-        return self._on_arrays.t_test(self._restrictions(r_matrix), **kwargs)
-
-    def wald_test(self, r_matrix: Any, **kwargs: Any) -> Any:
-        """Joint Wald test of linear hypotheses, as `LikelihoodModelResults.wald_test`."""
-        return self._on_arrays.wald_test(self._restrictions(r_matrix), **{"scalar": True, **kwargs})
-
-    def f_test(self, r_matrix: Any, **kwargs: Any) -> Any:
-        """The Wald test in its F form, chi-square over its df, on ``df_resid``.
-
-        Kept for those who ask for it: estimates are normal to the order of the approximation, so
-        `wald_test` is the one to use.
-        """
-        return self._on_arrays.f_test(self._restrictions(r_matrix), **kwargs)
-
-    def wald_test_terms(
-        self, skip_single: bool = False, combine_terms: Any = None, **kwargs: Any
-    ) -> Any:
-        """Wald chi-square test that each term of the model is 0, as a `WaldTestResults`.
-
-        Parameters
-        ----------
-        skip_single : bool
-            Whether to leave out terms of a single parameter.
-        combine_terms : sequence of str, optional
-            Factors; for each, a row that tests all terms it is in.
-
-        Notes
-        -----
-        ``table`` has a row a term: statistic, pvalue and df_constraint. A term with a parameter
-        at infinity has no Wald test: nan. Take care with treatment coding, where the test of a
-        term inside a larger one depends on the reference level.
-        """
-        if any(value is not None for value in kwargs.values()):
-            raise ModelError(
-                f"wald_test_terms takes no {', '.join(kwargs)}; give further restrictions to "
-                "wald_test."
-            )
-        factors = [self._factors_of(code) for code in self.model._design.codes]
-        groups: dict[str, list[int]] = {}
-        for j, names in enumerate(factors):
-            groups.setdefault(":".join(names) or "Intercept", []).append(j)
-        if skip_single:
-            groups = {name: columns for name, columns in groups.items() if len(columns) > 1}
-        for factor in combine_terms or ():
-            groups[factor] = [j for j, names in enumerate(factors) if factor in names]
-        return wald_terms(groups, self.params.to_numpy(), self.normalized_cov_params)
-
-    def t_test_pairwise(self, *args: Any, **kwargs: Any) -> Any:
-        """Not offered: see the message."""
-        raise ModelError(
-            "Pairwise comparison of levels is not offered for a table; use odds_ratios(kind="
-            "'local'), or t_test with one row a comparison."
-        )
 
     # -- fit -----------------------------------------------------------------------------------
 
@@ -552,22 +351,6 @@ class LogLinearResults(LikelihoodModelResults):
     # -- parts ---------------------------------------------------------------------------------
 
     @cached_property
-    def _on_arrays(self) -> LikelihoodModelResults:
-        """The same estimates as arrays, on which statsmodels' tests of hypotheses work."""
-        lost = self._fit.at_infinity  # `restrictions` lets no hypothesis touch these
-        plain = LikelihoodModelResults(
-            self.model,
-            np.where(lost, 0.0, self.params),
-            np.where(lost[:, None] | lost[None, :], 0.0, self.normalized_cov_params),
-            scale=1.0,
-        )
-        plain.df_resid = self.df_resid
-        return plain
-
-    def _series(self, values: Any) -> pd.Series:
-        return pd.Series(np.asarray(values), index=self._names)
-
-    @cached_property
     def _index(self) -> pd.MultiIndex:
         domain = self.model.release.domain
         levels = [list(labels) for labels in domain.levels.values()]
@@ -578,7 +361,7 @@ class LogLinearResults(LikelihoodModelResults):
 
     @cached_property
     def _cells(self) -> FittedCells:
-        return FittedCells.of(self.model, self._fit)
+        return FittedCells.of(self.model, self._fit, treatment_covariance(self.model, self._fit))
 
     @cached_property
     def _adjusted(self) -> Array:
@@ -590,22 +373,3 @@ class LogLinearResults(LikelihoodModelResults):
             residuals.cell_variances(fitted, cells.variances, cells.strata),
             fitted**2 * self._cells.log_variances(model._design.compress(information)),
         )
-
-    def _restrictions(self, hypothesis: Any) -> tuple[Array, Array]:
-        return restrictions(hypothesis, self._names, self._fit.at_infinity)
-
-    def _factors_of(self, code: Any) -> list[str]:
-        names = self.model.release.domain.names
-        return [name for name, level in zip(names, code, strict=True) if level > 0]
-
-    def _profile(self, combination: Array) -> Profile:
-        """The profile likelihood of a combination of treatment-coded coefficients."""
-        estimate = self.model._treatment(self._fit.params)
-        return Profile(self.model._at, estimate, combination)
-
-    def _profile_interval(self, j: int, alpha: float) -> tuple[float, float]:
-        recode = self.model._recode
-        combination = np.eye(len(self._names))[j] if recode is None else recode[j]
-        drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * self._fit.at_infinity[j]
-        scale = 1.0 if self._fit.at_infinity[j] else float(self.bse.iloc[j])
-        return self._profile(combination).interval(self.llf, alpha, scale, drift)

@@ -127,8 +127,8 @@ class CellRows:
         if outer and inner:  # the mean, over the cells of a group, of the centres of their strata
             fine, coarse = outer.labels, inner.labels
             sizes = (inner.totals.size, outer.totals.size)
-            shared = np.bincount(coarse * sizes[1] + fine, means, math.prod(sizes)).reshape(sizes)
-            shares = _over(shared, inner.totals[:, None])
+            shared = _scatter(coarse * sizes[1] + fine, means, math.prod(sizes))
+            shares = _over(shared.reshape(sizes), inner.totals[:, None])
             of_strata = outer.rows(_levels(np.arange(sizes[1]), outer.shape))
         for groups in _blocks(math.prod(shape), len(self.codes)):
             levels = _levels(groups, shape)
@@ -174,7 +174,7 @@ class _Averages:
         self.axes = tuple(sorted(axes))
         self.shape = tuple(design.shape[axis] for axis in self.axes)
         self.labels = stratum_labels(design.shape, self.axes).astype(np.intp)
-        self.totals = np.bincount(self.labels, weights, math.prod(self.shape))
+        self.totals = _scatter(self.labels, weights, math.prod(self.shape))
         self._design = design
         self._sums = design._fold(weights, self.axes)
 
@@ -203,7 +203,7 @@ def _blocks(size: int, width: int) -> Iterator[Index]:
 
 
 def _scatter(places: Index, values: Array, size: int) -> Array:
-    return np.bincount(places.ravel(), values.ravel(), size)
+    return np.bincount(places.ravel(), values.ravel(), size).astype(np.float64, copy=False)
 
 
 def _over(a: Array, b: Array) -> Array:

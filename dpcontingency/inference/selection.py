@@ -18,17 +18,12 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference.comparison import (
     TOLERANCE,
     Fitted,
-    ModelTable,
     Saturated,
     droppable,
     failure,
-    infinity_notes,
     is_nested,
     likelihood_ratio,
-    note_lines,
-    table_lines,
     term_tests,
-    test_notes,
     without,
 )
 from dpcontingency.inference.families import all_kway, mutual, saturated
@@ -37,6 +32,14 @@ from dpcontingency.inference.hypothesis import chi2_logsf
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import WIDTH
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.tables import (
+    NOT_ADJUSTED,
+    ModelTable,
+    infinity_notes,
+    note_lines,
+    table_lines,
+    test_notes,
+)
 from dpcontingency.release.release import Release
 
 Criterion = Literal["bic", "aic", "lr"]
@@ -61,6 +64,8 @@ class Selection:
         A row a step, the start first: ``step``, ``action`` ("add [A B]", "drop [A B]"),
         ``generating_class`` after it, and ``criterion``: its BIC or AIC, or the p-value of the
         term of this step.
+    at_infinity : tuple of str
+        The models met on the way, taken or not, that have no finite estimate of some parameters.
     criterion, direction : str
         As asked for.
     notes : tuple of str
@@ -71,6 +76,7 @@ class Selection:
     path: pd.DataFrame
     criterion: str
     direction: str
+    at_infinity: tuple[str, ...]
     notes: tuple[str, ...]
 
     def summary(self) -> str:
@@ -247,8 +253,14 @@ def step(
         seen.add(current.generators)
     path = pd.DataFrame(rows, columns=["action", "generating_class", "criterion"])
     path.insert(0, "step", range(len(rows)))
-    notes = (NOT_VALID, NO_COST, *search.failures, *infinity_notes(list(search.fits.values())))
-    return Selection(current, path, criterion, direction, notes)
+    lost = tuple(fit.generating_class for fit in search.fits.values() if not fit.existence.exists)
+    notes = [NOT_VALID, NO_COST, *search.failures, *infinity_notes([current])]
+    if lost:
+        notes.append(
+            f"{len(lost)} of the {len(search.fits)} models that the search met have estimates at "
+            "infinity; at_infinity names them."
+        )
+    return Selection(current, path, criterion, direction, lost, tuple(notes))
 
 
 def kway_tests(release: Release) -> ModelTable:
@@ -287,7 +299,7 @@ def kway_tests(release: Release) -> ModelTable:
     orders = range(1, len(release.domain.names) + 1)
     fits = [_all_kway_fit(release, k - 1) for k in orders]
     top = Saturated.over(fits[0])
-    rows, notes = [], list(test_notes(fits[0]))
+    rows, notes = [], [*test_notes(fits[0]), NOT_ADJUSTED]
     next_ones: list[Fitted] = [*fits[1:], top]
     for k, fit, larger in zip(orders, fits, next_ones, strict=True):
         higher, this = likelihood_ratio(fit, top), likelihood_ratio(fit, larger)

@@ -66,15 +66,26 @@ def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file so that it appears whole or not at all."""
+    # A lone surrogate in a level's label is written as \uXXXX, which JSON reads back.
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file so that it appears whole or not at all.
+
+    Raises
+    ------
+    ReleaseError
+        If the folder is not there or cannot be written to.
+    """
     target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
         raise _unwritable(path, error) from None
     try:
-        # A lone surrogate in a level's label is written as \uXXXX, which JSON reads back.
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         umask = os.umask(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -61,12 +62,16 @@ class GaussianNoise:
         variances.setflags(write=False)
         object.__setattr__(self, "variances", variances)
         if self.strata is not None:
-            strata = tuple(sorted(self.strata))
-            if strata and not (strata[0] >= 0 and strata[-1] < variances.ndim):
+            strata = tuple(sorted(map(operator.index, self.strata)))
+            if len(set(strata)) < len(strata) or not set(strata) <= set(range(variances.ndim)):
                 raise ReleaseError(
                     f"Strata are axes of the table, 0 to {variances.ndim - 1}; got {strata}."
                 )
             object.__setattr__(self, "strata", strata)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew, so that a copy is read-only and checked too.
+        return type(self), (self.variances, self.strata)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -276,6 +281,18 @@ class LaplaceNoise:
     name: ClassVar[str] = "Laplace"
     strata: ClassVar[None] = None
     is_exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ReleaseError("The scale of Laplace noise must be finite and positive.")
+        if (self.terms < 0).any():
+            raise ReleaseError("A cell sums at least 0 Laplace variables.")
+        terms = self.terms.view()
+        terms.setflags(write=False)
+        object.__setattr__(self, "terms", terms)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.scale, self.terms)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ def name_or_array(
         array = PublicArray(value)
     except (TypeError, ValueError):
         array = PublicArray(np.nan)
-    if not array.values.ndim or not np.isfinite(array.values).all():
+    if not array.values.size or not array.values.ndim or not np.isfinite(array.values).all():
         raise PrivacyError(
             f"The {option} is one of {', '.join(map(repr, names))}, or an array of finite numbers; "
             f"got a {type(value).__name__}."

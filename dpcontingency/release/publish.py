@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import PrivacyError, ReleaseError
+from dpcontingency.errors import PrivacyError, RecordsError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release.mechanisms import (
@@ -22,7 +22,7 @@ from dpcontingency.release.release import Origin, Release
 from dpcontingency.release.sampler import Law, grid_exponent, rounded_noise
 from dpcontingency.release.sensitivity import REPLACE_ONE, Neighbours
 from dpcontingency.release.shrinkage import LEAST_DIMENSION
-from dpcontingency.table import ContingencyTable
+from dpcontingency.table import MAX_COUNT, ContingencyTable
 
 Draw: TypeAlias = Callable[[Law, int, float, int], npt.NDArray[np.int64]]
 
@@ -93,12 +93,17 @@ def release_table(
             "confidential and cannot be public. Release with neighbours='add-remove', or tabulate "
             "with a declared level for missing values."
         )
+    if (table.counts > MAX_COUNT).any():
+        raise RecordsError(
+            "Some cell of this margin exceeds 2^42, beyond which a count plus noise is no exact "
+            "64-bit number of grid steps. Keep more factors in the margin."
+        )
     plan = _Plan.of(space, privacy, mechanism)
     if ledger is None:
-        return plan.carry_out(table.counts, rounded_noise, "released")
+        return plan.carry_out(table, rounded_noise, "released")
     what = f"{plan.mechanism!r} of {', '.join(table.domain.names)}"
     number = ledger.reserve(privacy, what, neighbours=neighbours)
-    release = plan.carry_out(table.counts, rounded_noise, "released")
+    release = plan.carry_out(table, rounded_noise, "released")
     ledger.finish(number, release.checksum)
     return release
 
@@ -145,7 +150,7 @@ def simulate_release(
 
     table = ContingencyTable(counts, domain)
     space = Neighbours(domain, neighbours, strata)
-    return _Plan.of(space, privacy, mechanism).carry_out(table.counts, seeded, "simulated")
+    return _Plan.of(space, privacy, mechanism).carry_out(table, seeded, "simulated")
 
 
 @dataclass(frozen=True)
@@ -168,9 +173,9 @@ class _Plan:
         mechanism.check(space)
         return cls(space, privacy, mechanism, mechanism.sigma(privacy, space))
 
-    def carry_out(self, counts: npt.NDArray[np.int64], draw: Draw, origin: Origin) -> Release:
+    def carry_out(self, table: ContingencyTable, draw: Draw, origin: Origin) -> Release:
         """Draw the noise and make the release."""
-        space, mechanism, sigma = self.space, self.mechanism, self.sigma
+        space, mechanism, sigma, counts = self.space, self.mechanism, self.sigma, table.counts
         exponent = grid_exponent(sigma)
         steps = draw(mechanism.law, counts.size, sigma, exponent).reshape(counts.shape)
         # Exact in integers; whatever happens in floats from here on is post-processing.
@@ -192,8 +197,19 @@ class _Plan:
             totals=totals,
             mechanism=mechanism,
             origin=origin,
-            provenance={"noise": f"{mechanism.law.name} rounded to multiples of 2^-{exponent}"},
+            provenance={
+                "noise": f"{mechanism.law.name} rounded to multiples of 2^-{exponent}",
+                **missing_in_words(table.missing),
+            },
         )
+
+
+def missing_in_words(policy: str | None) -> dict[str, str]:
+    """What a release says of records that lack a factor: nothing where it is not known."""
+    if policy is None:
+        return {}
+    known = {"error": "none (they are an error)", "drop": "records that lack a factor are dropped"}
+    return {"missing": known.get(policy, f"counted as level {policy!r}")}
 
 
 def _default_mechanism(space: Neighbours) -> Mechanism:

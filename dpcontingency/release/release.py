@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import PrecisionWarning, ReleaseError
+from dpcontingency.errors import DPContingencyError, PrecisionWarning, ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
-from dpcontingency.release import files
+from dpcontingency.release import exports, files, integers
+from dpcontingency.release.integers import IntegerTable
 from dpcontingency.release.mechanisms import Mechanism, mechanism_from_dict
 from dpcontingency.release.noise import GaussianNoise, Noise, noise_from_dict
-from dpcontingency.release.sensitivity import Neighbours, public_totals_in_words
+from dpcontingency.release.sensitivity import (
+    SQUARED_SENSITIVITY,
+    Neighbours,
+    public_totals_in_words,
+)
 
 Array = npt.NDArray[np.float64]
 Origin = Literal["released", "third-party", "exact", "simulated"]
@@ -83,10 +90,15 @@ class Release:
     provenance: dict[str, Any]
 
     def __post_init__(self) -> None:
-        for name in ("noisy", "estimate"):
-            values = getattr(self, name).view()
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
+        for name in ("noisy", "estimate", "totals"):
+            if getattr(self, name) is not None:
+                values = getattr(self, name).view()
+                values.setflags(write=False)
+                object.__setattr__(self, name, values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew, so that the arrays of a copy are read-only too.
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     # -- other ways in -------------------------------------------------------------------------
 
@@ -279,23 +291,90 @@ class Release:
         noisy, noise = law.condition(self.noisy, self.totals, axes)
         return replace(self, noisy=noisy, noise=noise)
 
+    # -- as a table of rows, and as integers ---------------------------------------------------
+
     def to_frame(self) -> pd.DataFrame:
         """One row a cell: the factors, then ``noisy``, ``noise_sd`` and ``estimate``.
 
         A factor that has one of these three names keeps it: address the columns by position.
         """
-        columns = []
-        for axis, (name, levels) in enumerate(self.domain.levels.items()):
-            # Labels of several kinds stay what they are: 1 and True are two levels.
-            kind = None if len({type(level) for level in levels}) == 1 else object
-            along = [-1 if i == axis else 1 for i in range(len(self.domain.shape))]
-            position = np.arange(len(levels)).reshape(along)
-            labels = pd.Series(list(levels), dtype=kind, name=name)
-            cells = np.broadcast_to(position, self.domain.shape).ravel()
-            columns.append(labels.take(cells).reset_index(drop=True))
-        for name in ("noisy", "noise_sd", "estimate"):
-            columns.append(pd.Series(getattr(self, name).ravel(), name=name))
-        return pd.concat(columns, axis=1)
+        return exports.frame_of(self.domain, self._columns())
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the columns of `to_frame` as CSV; the file appears whole or not at all.
+
+        The text is UTF-8 with labels in quotes; numbers read back to the same bits. `save` keeps
+        what a table of rows cannot: the law of the noise, the loss, what is public.
+
+        Raises
+        ------
+        ReleaseError
+            If the file cannot be written, or a label is no Unicode text.
+        """
+        exports.write_csv(path, self.domain, self._columns())
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the columns of `to_frame` as Parquet; the file appears whole or not at all.
+
+        The metadata of the file has `statement` as JSON, under the key ``dpcontingency``. Labels
+        of a factor that mixes kinds, such as 1 and "x", are written as text.
+
+        Raises
+        ------
+        ReleaseError
+            If the file cannot be written, a label is no Unicode text, or a factor has the name
+            of another column.
+        """
+        exports.write_parquet(path, self.domain, self._columns(), self.statement())
+
+    def to_integer_table(self) -> IntegerTable:
+        """Non-negative integers that add up to the total, for printing; not for inference.
+
+        ``estimate`` is projected on the tables with cells of at least 0, structural zeros of 0
+        and the public totals of each stratum, by least squares, and rounded by largest remainders;
+        of equal remainders the cell that comes first in C order takes the unit. Where nothing is
+        public the total is the rounded sum of ``noisy``, or 0. All of it is post-processing.
+
+        Returns
+        -------
+        IntegerTable
+            With no noise law: small cells are pushed up and the total is met by force, so the
+            numbers are biased. Tests and models take the release instead.
+
+        Raises
+        ------
+        ReleaseError
+            If a public total is no whole number, exceeds 2^53, or is of a stratum without a
+            possible cell.
+
+        Examples
+        --------
+        >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
+        >>> release = Release.from_noisy_table([[9.5, -1.2, 4], [3, 8, 2]], domain, sigma=2.0)
+        >>> release.to_integer_table().values
+        array([[9, 0, 4],
+               [3, 8, 1]])
+        """
+        possible = self.domain.possible()
+        axes = tuple(self.domain.axis(name) for name in self.strata)
+        whole: npt.NDArray[Any] = np.asarray(max(0.0, np.rint(self.n_total_estimate)))
+        whole = whole if self.totals is None else self.totals
+        if (np.rint(whole) != whole).any() or (whole > integers.MAX_TOTAL).any():
+            raise ReleaseError(
+                "Integer cells add up to a whole number of at most 2^53, which the total of this "
+                "release is not. Use to_frame, whose columns are not rounded."
+            )
+        if whole[~_collapse(possible, axes).astype(bool)].any():
+            raise ReleaseError(
+                "A public total is positive where the domain declares every cell impossible, so no "
+                "table adds up to it. Mend the total or the structural zeros."
+            )
+        values = integers.integer_cells(self.estimate, possible, whole.astype(np.int64), axes)
+        facts = {**self.statement(), "Integers": integers.METHOD}
+        return IntegerTable(self.domain, values, facts)
+
+    def _columns(self) -> dict[str, Array]:
+        return {"noisy": self.noisy, "noise_sd": self.noise_sd, "estimate": self.estimate}
 
     def statement(self) -> dict[str, str]:
         """What a reader must know of the protection, as short labelled sentences."""
@@ -305,11 +384,13 @@ class Release:
         spread = self.noise_sd[self.domain.possible()]
         low, high = float(spread.min()), float(spread.max())
         sd = f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
+        missing = self.provenance.get("missing")
         return {
             "Privacy": f"NOT PRIVATE: simulated, at {loss}" if self.origin == "simulated" else loss,
             "Neighbours": self.neighbours or "not stated",
             "Public": public_totals_in_words(self.strata if self.totals is not None else None),
             "Noise": f"{self.noise.name}, standard deviation of a cell {sd}",
+            **({} if missing is None else {"Missing values": missing}),
         }
 
     def __repr__(self) -> str:
@@ -357,29 +438,74 @@ class Release:
         }
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Release:
-        """The release that `to_dict` wrote."""
+    def from_dict(cls, content: Mapping[str, Any]) -> Release:
+        """The release that `to_dict` wrote.
+
+        Raises
+        ------
+        ReleaseError
+            If `to_dict` did not write it: a field is missing, unknown, or not what it should be.
+        """
+        names = {*(field.name for field in fields(cls)), "mu"} - {"privacy"}
+        if odd := names ^ set(content):
+            raise ReleaseError(
+                f"This is no release: the field {min(odd)!r} is "
+                f"{'missing' if min(odd) in names else 'unknown'}. Ask the publisher for the "
+                "original file."
+            )
+        reason = "some field is not of the kind that it should be"
+        try:
+            release = cls._read(content)
+            # Whatever NumPy or a constructor mended on the way (texts, nulls) shows here.
+            if release.to_dict() == content:
+                return release
+        except DPContingencyError as error:
+            reason = str(error).rstrip(".")
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
+            pass  # whichever nested field it was: the reason is the same
+        raise ReleaseError(
+            f"This is no release: {reason}. Ask the publisher for the original file."
+        )
+
+    @classmethod
+    def _read(cls, content: Mapping[str, Any]) -> Release:
+        """The release in content that has the right fields, but perhaps the wrong values."""
+        for name, (is_one, what) in _PLAIN.items():
+            if not is_one(content[name]):
+                raise ReleaseError(f"its {name} is not {what}")
         domain = Domain.from_dict(content["domain"])
-        strata = tuple(content["strata"])
+        strata, mu, mechanism = (content[name] for name in ("strata", "mu", "mechanism"))
         totals = content["totals"]
+        sizes = [domain.shape[domain.axis(name)] for name in strata]
         if totals is not None:
-            totals = np.asarray(totals).reshape([len(domain.levels[name]) for name in strata])
+            totals = _numbers(totals, None).reshape(sizes)
         return cls(
             domain=domain,
-            noisy=np.asarray(content["noisy"], dtype=np.float64).reshape(domain.shape),
+            noisy=_numbers(content["noisy"], np.float64).reshape(domain.shape),
             noise=noise_from_dict(content["noise"], domain.shape),
-            estimate=np.asarray(content["estimate"], dtype=np.float64).reshape(domain.shape),
+            estimate=_numbers(content["estimate"], np.float64).reshape(domain.shape),
             sigma=content["sigma"],
-            privacy=None if content["mu"] is None else GDP(content["mu"]),
+            privacy=None if mu is None else GDP(mu),
             neighbours=content["neighbours"],
-            strata=strata,
+            strata=tuple(strata),
             totals=totals,
-            mechanism=(
-                None if content["mechanism"] is None else mechanism_from_dict(content["mechanism"])
-            ),
+            mechanism=None if mechanism is None else mechanism_from_dict(mechanism),
             origin=content["origin"],
             provenance=content["provenance"],
         )
+
+
+# What stands in a release as it stands in its file.
+_PLAIN: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "sigma": (lambda x: type(x) in (int, float) and 0 <= x < math.inf, "a scale of at least 0"),
+    "neighbours": (lambda x: x is None or x in SQUARED_SENSITIVITY, "a known relation"),
+    "origin": (lambda x: x in get_args(Origin), "a known one"),
+    "strata": (lambda x: type(x) is list and len(set(x)) == len(x), "a list of factors"),
+    "provenance": (
+        lambda x: type(x) is dict and all(type(text) is str for text in x.values()),
+        "a mapping to text",
+    ),
+}
 
 
 def load_release(path: str | Path) -> Release:
@@ -390,7 +516,10 @@ def load_release(path: str | Path) -> Release:
     ReleaseError
         If the file is no release, is of an unknown version, or was changed after it was written.
     """
-    return Release.from_dict(files.read(path))
+    try:
+        return Release.from_dict(files.read(path))
+    except ReleaseError as error:
+        raise ReleaseError(f"{path}: {error}") from None
 
 
 def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
@@ -422,6 +551,14 @@ def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
             stacklevel=3,
         )
     return cells
+
+
+def _numbers(values: list[Any], dtype: type[np.float64] | None) -> npt.NDArray[Any]:
+    """Numbers from a file, as an array."""
+    array = np.asarray(values, dtype=dtype)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise ReleaseError("some cell or total is no finite number")
+    return array
 
 
 def _collapse(values: npt.NDArray[Any], axes: tuple[int, ...]) -> npt.NDArray[Any]:

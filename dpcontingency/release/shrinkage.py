@@ -6,6 +6,7 @@ All of it is post-processing of a noisy table: nothing here sees a confidential 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,27 @@ class Block:
     def squared_norm(self) -> float:
         """The sum of squares of the residual."""
         return float(np.vdot(self.residual, self.residual))
+
+    def joined(self, other: Block) -> Block:
+        """Return the part in the sum of both subspaces, which are orthogonal."""
+        return Block(self.residual + other.residual, self.dimension + other.dimension)
+
+
+def merge_narrow(blocks: Iterable[Block], least_dimension: int) -> tuple[Block, ...]:
+    """Join blocks, in order, until each has a least dimension.
+
+    A block that is narrower takes in the next one; a last block that is narrower joins the one
+    before it. One block may remain that is narrower than asked, when all together are.
+    """
+    merged: list[Block] = []
+    for block in blocks:
+        if merged and merged[-1].dimension < least_dimension:
+            merged[-1] = merged[-1].joined(block)
+        else:
+            merged.append(block)
+    if len(merged) > 1 and merged[-1].dimension < least_dimension:
+        merged[-2:] = [merged[-2].joined(merged[-1])]
+    return tuple(merged)
 
 
 @dataclass(frozen=True)

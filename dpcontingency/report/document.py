@@ -201,7 +201,11 @@ def _facts(release: Release) -> list[tuple[str, str]]:
     out = [("Factors (levels)", shape), *said.items()]
     if release.mechanism is not None:
         out.append(("Mechanism", repr(release.mechanism)))
-    out += [(_PROVENANCE.get(key, key), str(value)) for key, value in release.provenance.items()]
+    out += [
+        (_PROVENANCE.get(key, key), str(value))
+        for key, value in release.provenance.items()
+        if key != "missing"  # the statement says it
+    ]
     return out
 
 

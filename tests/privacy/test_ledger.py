@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.release.release import load_release
 
 
 @pytest.fixture
@@ -145,11 +146,11 @@ def test_kill_never_unspends(path):
     """Kill -9 at random moments: every reservation that was announced is in the books."""
     PrivacyLedger(path, GDP(10))
     announced = 0
-    for round_ in range(5):
+    for round_ in range(3):
         command = [sys.executable, "-c", SPENDER, str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "ready\n"
-            time.sleep(0.05 + 0.03 * round_)
+            time.sleep(0.05 + 0.05 * round_)
             os.kill(process.pid, signal.SIGKILL)
             numbers = [int(line) for line in process.stdout.read().split() if line.isdigit()]
         announced = max([announced, *numbers])
@@ -159,3 +160,52 @@ def test_kill_never_unspends(path):
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     assert announced > 5
+
+
+RELEASER = """
+import sys
+from dpcontingency.domain import Domain
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.release.publish import release_table
+from dpcontingency.table import ContingencyTable
+path, folder, first = sys.argv[1:]
+ledger = PrivacyLedger(path)
+table = ContingencyTable([[9, 0, 4], [3, 8, 2]], Domain({"A": ["a", "b"], "B": ["u", "v", "w"]}))
+print("ready", flush=True)
+number = int(first)
+while True:
+    number += 1
+    release = release_table(table, GDP(0.01), ledger=ledger)
+    print(number, flush=True)  # the release is out
+    release.save(f"{folder}/{number}.json")
+"""
+
+
+def test_killed_releases_are_paid_for(path, tmp_path):
+    """Kill -9 a process that releases and saves: every release that is out is in the books."""
+    folder = tmp_path / "released"
+    folder.mkdir()
+    PrivacyLedger(path, GDP(10))
+    made = 0
+    for round_ in range(3):
+        command = [sys.executable, "-c", RELEASER, str(path), str(folder), str(made)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            process.stdout.readline()  # one release at least, then a moment that differs
+            time.sleep(0.04 + 0.05 * round_)
+            os.kill(process.pid, signal.SIGKILL)
+            said = [int(line) for line in process.stdout.read().split("\n")[:-1]]
+        made = max([made + 1, *said])
+        ledger = PrivacyLedger(path)
+        checksums = [entry.checksum for entry in ledger.entries if entry.checksum]
+        assert len(set(checksums)) == len(checksums)
+        # Each release that came back is finished in the books; at most one a round is open.
+        assert len(checksums) >= made
+        assert len(ledger.entries) - len(checksums) <= round_ + 1
+        assert ledger.spent >= 0.01 * made**0.5 * (1 - 1e-12)
+        assert ledger.spent == pytest.approx(0.01 * len(ledger.entries) ** 0.5)
+        saved = sorted(folder.glob("*.json"))  # what was being written has another name
+        assert {load_release(file).checksum for file in saved} <= set(checksums)
+        assert len(saved) >= made - (round_ + 1)
+    assert made > 5

@@ -4,6 +4,7 @@ import itertools
 import json
 import pickle
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ from dpcontingency.release.release import load_release
 from dpcontingency.release.sensitivity import Neighbours
 from dpcontingency.table import ContingencyTable
 
+DATA = Path(__file__).parents[2] / "data"
+
 EVERY = [
     Gaussian(),
     RankDeficientGaussian(),
@@ -43,6 +46,7 @@ EVERY = [
     RankDeficientJamesStein("mean", basis="interaction"),
     BlockJamesStein(),
     BlockJamesStein(positive_part=False),
+    BlockJamesStein(least_dimension=1),
     Laplace(),
 ]
 
@@ -201,18 +205,107 @@ def test_blocks_are_the_dense_projections_by_order(space, positive_part):
     projections = dense_projections_by_order(shape)
     for part, projection in zip(bases.order_parts(y), projections, strict=True):
         np.testing.assert_allclose(part.ravel(), projection @ y.ravel(), atol=1e-12)
-    for sigma in (0.5, 2.0, 9.0):
-        expected = kept.copy()
-        dimensions = []
-        for projection in projections:
-            inside = projection @ dense
-            dimensions.append(int(np.linalg.matrix_rank(inside, tol=1e-9)))
-            expected += m0(projection @ residual, dimensions[-1], sigma, positive_part)
-        mechanism = BlockJamesStein(positive_part=positive_part)
-        np.testing.assert_allclose(
-            mechanism.estimate(y, sigma, space).ravel(), expected, rtol=1e-9, atol=1e-9
-        )
+    dimensions = [int(np.linalg.matrix_rank(q @ dense, tol=1e-9)) for q in projections]
     assert bases.order_dimensions(space) == dimensions
+    for least in (1, 2, 3, 4, 8, 100):
+        groups = grouped(dimensions, least)
+        assert sorted(itertools.chain(*groups)) == [r for r, d in enumerate(dimensions) if d]
+        mechanism = BlockJamesStein(least, positive_part=positive_part)
+        for sigma in (0.5, 2.0, 9.0):
+            expected = kept.copy()
+            for group in groups:
+                part = sum(projections[r] for r in group) @ residual
+                expected += m0(part, sum(dimensions[r] for r in group), sigma, positive_part)
+            np.testing.assert_allclose(
+                mechanism.estimate(y, sigma, space).ravel(), expected, rtol=1e-9, atol=1e-9
+            )
+
+
+def grouped(dimensions, least):
+    """Orders in groups of a least dimension, said otherwise: all ways to cut, the right one.
+
+    Each group but the last is the shortest that reaches the least dimension; the last reaches it
+    too, unless it is the only one, and cannot be cut into two that do.
+    """
+    orders = [r for r, d in enumerate(dimensions) if d]
+
+    def size(group):
+        return sum(dimensions[r] for r in group)
+
+    found = []
+    for cuts in itertools.product([False, True], repeat=len(orders) - 1):
+        groups = [[orders[0]]]
+        for cut, r in zip(cuts, orders[1:], strict=True):
+            if cut:
+                groups.append([r])
+            else:
+                groups[-1].append(r)
+        *first, last = groups
+        wide = all(size(g) >= least for g in groups) or not first
+        shortest = all(size(g[:-1]) < least for g in first)
+        cuttable = any(
+            size(last[:i]) >= least and size(last[i:]) >= least for i in range(1, len(last))
+        )
+        if wide and shortest and not cuttable:
+            found.append(groups)
+    (groups,) = found
+    return groups
+
+
+def test_groups_by_hand():
+    # main effects and interactions: 3 x 4 has 5, 6; 2^6 has 6, 15, 20, 15, 6, 1
+    assert grouped([0, 5, 6], 8) == [[1, 2]]
+    assert grouped([0, 6, 15, 20, 15, 6, 1], 8) == [[1, 2], [3], [4, 5, 6]]
+    for shape, least, sizes in (
+        ((3, 4), 1, [5, 6]),
+        ((3, 4), 5, [5, 6]),
+        ((3, 4), 8, [11]),
+        ((2,) * 6, 1, [6, 15, 20, 15, 6, 1]),
+        ((2,) * 6, 8, [21, 20, 22]),
+        ((2,) * 6, 3, [6, 15, 20, 15, 7]),
+        ((2, 2), 8, [3]),
+        ((2, 2), 1, [2, 1]),
+        ((3,), 8, [2]),
+    ):
+        blocks = BlockJamesStein(least).split(np.ones(shape), space_of(shape)).blocks
+        assert [block.dimension for block in blocks] == sizes
+
+
+@pytest.mark.parametrize("least", [0, -1, 2.0, "8", None, True])
+def test_a_least_dimension_is_a_whole_number(least):
+    with pytest.raises(PrivacyError, match="at least 1; got"):
+        BlockJamesStein(least)
+
+
+def test_merged_blocks_are_rank_deficient_james_stein_where_there_is_one_group():
+    y, space = noisy_table(SPACES["3x4"]), SPACES["3x4"]
+    np.testing.assert_allclose(
+        BlockJamesStein().estimate(y, 2.0, space), RankDeficientJamesStein().estimate(y, 2.0, space)
+    )
+    assert BlockJamesStein(1) != BlockJamesStein()
+    assert repr(BlockJamesStein(1)) == "BlockJamesStein(least_dimension=1)"
+
+
+TABLES = [
+    path.stem
+    for path in sorted(DATA.glob("*.csv"))
+    if path.read_text(encoding="utf-8").splitlines()[0].endswith('"count"')
+]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_blocks_are_never_worse_by_more_than_one_percent(name, load_table):
+    """On every table of data/; and clearly better on the two that METHODS names."""
+    assert len(TABLES) == 13
+    counts, domain = load_table(name)
+    ratios = {}
+    for mu in (0.1, 0.3, 1.0):
+        frame = compare_mechanisms(counts, GDP(mu), domain=domain)
+        cost = frame["expected_l2_cost"]
+        ratios[mu] = cost["BlockJamesStein()"] / cost["RankDeficientJamesStein()"]
+    assert max(ratios.values()) <= 1.01
+    if name in ("czech_autoworkers", "punishment"):
+        assert ratios[0.1] < {"czech_autoworkers": 0.83, "punishment": 0.96}[name]
 
 
 @any_space
@@ -279,6 +372,29 @@ def test_costs_at_nine_cells(kind, options, at_10, positive, at_0):
     if positive is not None:
         cost = kind(**options).expected_l2_cost(theta, s)
         assert cost / s**2 == pytest.approx(positive, abs=5e-5)
+
+
+@pytest.mark.parametrize(("kind", "options", "at_10", "positive", "at_0"), FIGURES)
+@pytest.mark.parametrize("positive_part", [True, False])
+def test_simulated_costs_at_nine_cells(kind, options, at_10, positive, at_0, positive_part):
+    """The figures of METHODS, met by 8,000 simulated releases, at tau = 10 and at tau = 0."""
+    space, s, rng = space_of((9,)), 2.5, np.random.default_rng(17)
+    mechanism = kind(**options, positive_part=positive_part)
+    at_origin = mechanism.split(np.arange(9.0) ** 2, space).kept
+    theta = scaled(np.arange(9.0) ** 2, mechanism, space, 10 * s**2)
+    for table, figure in ((theta, positive if positive_part else at_10), (at_origin, at_0)):
+        law = mechanism.noise(s, space)
+        losses = np.empty(8000)
+        for i in range(losses.size):
+            noisy = table + law.sample(rng)
+            if mechanism.rank_deficient:
+                noisy, _ = law.condition(noisy, table.sum(), ())
+            losses[i] = ((mechanism.estimate(noisy, s, space) - table) ** 2).sum() / s**2
+        se = losses.std() / np.sqrt(losses.size)
+        exact = mechanism.expected_l2_cost(table, s) / s**2
+        assert abs(losses.mean() - exact) < 3 * se
+        if figure is not None and not (positive_part and table is at_origin):
+            assert abs(losses.mean() - figure) < 3 * se + 5e-5
 
 
 def test_costs_without_shrinkage():

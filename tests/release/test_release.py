@@ -1,5 +1,6 @@
 """The object that crosses the wall: its numbers, its law, what it never shows, its file."""
 
+import copy
 import json
 import math
 import pickle
@@ -194,6 +195,36 @@ def test_dropped_records_make_the_total_confidential():
     margin = ContingencyTable(COUNTS, DOMAIN, n_is_public=False).margin("A")
     with pytest.raises(PrivacyError, match="missing values were dropped"):
         release_table(margin, GDP(1))
+
+
+def test_the_policy_for_missing_values_is_stated(tmp_path):
+    """CASES C13: on the release, its margins, its file; and nowhere where it is not known."""
+    for policy, says in (
+        ("error", "none (they are an error)"),
+        ("drop", "records that lack a factor are dropped"),
+        ("unknown", "counted as level 'unknown'"),
+    ):
+        table = ContingencyTable(COUNTS, DOMAIN, missing=policy)
+        r = release_table(table, GDP(1))
+        r.save(tmp_path / "r.json")
+        for stated in (r, r.margin("A"), load_release(tmp_path / "r.json")):
+            assert stated.provenance["missing"] == says
+            assert stated.statement()["Missing values"] == says
+        assert release_table(table.margin("B"), GDP(1)).provenance["missing"] == says
+    assert "Missing values" not in released(COUNTS, DOMAIN).statement()
+    assert "missing" not in released(COUNTS, DOMAIN).provenance
+
+
+def test_a_margin_beyond_the_largest_count_is_not_released(tmp_path):
+    """A count times the number of grid steps to 1 would not fit 64 bits."""
+    wide = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    table = ContingencyTable(np.full((2, 2), 2**42), wide)
+    ledger = PrivacyLedger(tmp_path / "l", GDP(1))
+    with pytest.raises(RecordsError, match=r"exceeds 2\^42") as caught:
+        release_table(table.margin("A"), GDP(1), ledger=ledger)
+    assert str(2**43) not in str(caught.value)
+    assert ledger.spent == 0
+    assert release_table(table, GDP(1), ledger=ledger).margin("A").n_total == 2**44
 
 
 # ------------------------------------------------------------------ what it never shows
@@ -774,6 +805,27 @@ def test_a_release_survives_its_file_bit_for_bit(tmp_path, release):
     loaded.save(second)
     assert first.read_bytes() == second.read_bytes()
     identical(release, pickle.loads(pickle.dumps(release)))
+
+
+@pytest.mark.parametrize("mechanism", [None, Laplace()], ids=repr)
+@pytest.mark.parametrize("options", [{}, {"strata": ("A",)}, {"neighbours": "add-remove"}])
+def test_every_copy_is_read_only(tmp_path, mechanism, options):
+    r = simulated(mechanism=mechanism, **options)
+    r.save(tmp_path / "r.json")
+    copies = [pickle.loads(pickle.dumps(r, p)) for p in range(2, pickle.HIGHEST_PROTOCOL + 1)]
+    copies += [copy.copy(r), copy.deepcopy(r), load_release(tmp_path / "r.json"), r]
+    for again in copies:
+        arrays = [again.noisy, again.estimate, again.noise.variances]
+        arrays += [again.totals] if again.totals is not None else []
+        arrays += [again.noise.terms] if mechanism else [again.noise.variances]
+        for array in arrays:
+            if mechanism and array is arrays[2]:
+                continue  # computed anew at each call
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        with pytest.raises(AttributeError):
+            again.noisy = again.noisy
+        identical(r, again)
 
 
 def test_margins_survive_their_file(tmp_path):

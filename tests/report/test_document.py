@@ -170,6 +170,15 @@ def test_ids_are_unique(page):
     assert len(page.ids) == len(set(page.ids))
 
 
+def test_what_was_done_with_missing_values_is_said_once(release):
+    said = "records that lack a factor are dropped"
+    stated = replace(release, provenance={**release.provenance, "missing": said})
+    text = render(stated)
+    assert text.count(said) == 1
+    assert "Missing values" in text
+    assert "Missing values" not in render(release)
+
+
 def test_same_input_same_bytes(release, tests, fit, text, tmp_path):
     for name in ("a.html", "b.html"):
         write_report(release, tmp_path / name, models=[fit], tests=tests)
