@@ -109,7 +109,8 @@ def report(results: pd.DataFrame) -> str:
         "`replace-one`; the model is fitted to each simulated release; written by "
         "`benchmarks/utility_models.py`. Monte-Carlo standard error of a share at most "
         f"{(errors / np.maximum(shares, 1)).max():.4f}, relative above 1; of shrunken_table "
-        f"where it is above 0.98 at most {results['shrunken_se'][near].max():.4f} ({results['replicates'].min():,} to {results['replicates'].max():,} "
+        f"where it is above 0.98 at most {results['shrunken_se'][near].max():.4f} "
+        f"({results['replicates'].min():,} to {results['replicates'].max():,} "
         f"replicates, seed {SEED}).",
         "",
         "| table | target | mu | shrunken_table | posterior_mean |",

@@ -156,7 +156,8 @@ def main() -> None:
             "size",
             size,
             "Rejections of a true independence at 5 %, asymptotic p-values; Monte-Carlo SE 0.005 "
-            "at 5 %. `noise ignored`: Pearson's test on the noisy cells, raised to 0.5 where lower.",
+            "at 5 %. `noise ignored`: Pearson's test on the noisy cells, raised to 0.5 where they "
+            "are lower.",
         ),
     ):
         table.to_csv(RESULTS / f"validity_{name}.csv", index=False, float_format="%.6g")

@@ -24,10 +24,10 @@ from dpcontingency.inference.printing import pvalue_text
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.privacy.neighbours import REPLACE_ONE, in_words
 from dpcontingency.release.mechanisms import MECHANISMS, Mechanism
 from dpcontingency.release.publish import release_table
 from dpcontingency.release.release import Release, load_release
-from dpcontingency.release.sensitivity import REPLACE_ONE
 from dpcontingency.report import plain
 from dpcontingency.report.document import write_report
 from dpcontingency.report.words import number_of, records_of
@@ -180,12 +180,15 @@ def _mechanism(name: str | None) -> Mechanism | None:
     return MECHANISMS[name]()
 
 
-def _ledger(path: Path | None, budget: float | None, neighbours: str) -> PrivacyLedger | None:
+def _ledger(
+    path: Path | None, budget: float | None, neighbours: str, strata: Sequence[str]
+) -> PrivacyLedger | None:
     if path is None:
         if budget is not None:
             _misuse("--budget is the total of a ledger: name its file by --ledger.")
         return None
-    return PrivacyLedger(path, None if budget is None else GDP(budget), neighbours=neighbours)
+    total = None if budget is None else GDP(budget)
+    return PrivacyLedger(path, total, neighbours=neighbours, strata=strata)
 
 
 def _model(release: Release, generators: str | None, formula: str | None) -> LogLinearModel:
@@ -304,7 +307,7 @@ def make_release(
     target = _fresh(output, force)
     privacy = _loss(mu, epsilon, delta, rho)
     chosen = _mechanism(mechanism)
-    books = _ledger(ledger, budget, neighbours)
+    books = _ledger(ledger, budget, neighbours, strata or ())
     table = tabulate(records, Domain.from_yaml(domain), weights=weights, missing=missing)
     made = release_table(
         table,
@@ -326,7 +329,7 @@ def _print_release(made: Release) -> None:
     cells = int(made.domain.possible().sum())
     facts = {"Table": f"{number_of(cells, 'cell')}, {records_of(made)}", **made.statement()}
     for label, text in facts.items():
-        typer.echo(f"{label + ':':<16}{text}")
+        typer.echo(f"{label + ':':<11} {text}")
 
 
 @app.command("fit", epilog=_example("fit release.json '[Admit Dept][Gender Dept]'"))
@@ -435,6 +438,7 @@ def show_ledger(
             {
                 "ledger": str(ledger),
                 "neighbours": books.neighbours,
+                "strata": list(books.strata),
                 "budget": books.budget.mu,
                 "spent": books.spent,
                 "remaining": books.remaining,
@@ -443,7 +447,7 @@ def show_ledger(
         )
         return
     typer.echo(f"Budget:     {books.budget.describe()}")
-    typer.echo(f"Neighbours: {books.neighbours}")
+    typer.echo(f"Neighbours: {in_words(books.neighbours, books.strata)}")
     for entry in entries:
         state = entry.checksum or "never finished, spent all the same"
         typer.echo(f"{entry.number:>4}  mu = {ceil_digits(entry.mu)}  {entry.what}  ({state})")

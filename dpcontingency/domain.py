@@ -247,6 +247,10 @@ class Domain:
         """
         try:
             content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_PlainLoader)
+        except OSError as error:
+            raise DomainError(f"Cannot read the domain file {path}: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise DomainError(f"{path} is not UTF-8 text, so it is no domain file.") from None
         except yaml.YAMLError as error:
             raise DomainError(f"{path} is not well-formed YAML: {error}") from error
         return cls.from_dict(content)
@@ -254,7 +258,10 @@ class Domain:
     def to_yaml(self, path: str | Path) -> None:
         """Write the domain to a YAML file."""
         text = yaml.dump(self.to_dict(), Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
-        Path(path).write_text(text, encoding="utf-8")
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
 
     # -- value ---------------------------------------------------------------------------------
 
@@ -267,7 +274,8 @@ class Domain:
     def __repr__(self) -> str:
         text = ", ".join(f"{name}: {len(values)}" for name, values in self._levels.items())
         impossible = len(self._structural_zeros)
-        return f"Domain({text}{f'; {impossible} structural zeros' if impossible else ''})"
+        zeros = f"; {impossible} structural zero{'s' * (impossible > 1)}" if impossible else ""
+        return f"Domain({text}{zeros})"
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
         return Domain.from_dict, (self.to_dict(),)
@@ -335,10 +343,32 @@ class Domain:
         )
 
 
+def unlabelled_array(values: Any) -> npt.NDArray[Any]:
+    """Cell values as an array; labels and masks, which an array would drop, are refused.
+
+    Raises
+    ------
+    DomainError
+        If the values are a pandas object or a masked array.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise DomainError(
+            "The cells come as a masked array, whose mask would be lost. Fill it first, and "
+            "declare impossible cells in Domain(structural_zeros=...)."
+        )
+    if hasattr(values, "iloc"):
+        raise DomainError(
+            "The cells come as a pandas object, whose labels would be ignored. Put rows and "
+            "columns in the domain's order and pass .to_numpy()."
+        )
+    return np.asarray(values)
+
+
 def _checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
     if not isinstance(name, str) or not name:
         raise DomainError(f"A factor name is non-empty text; got {name!r}.")
-    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+    ordered = isinstance(values, Sequence | np.ndarray) or hasattr(values, "to_list")
+    if isinstance(values, str | bytes) or not ordered:
         raise DomainError(f"The levels of {name!r} are a sequence of labels; got {values!r}.")
     levels = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
     if not levels:

@@ -7,8 +7,8 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from dpcontingency.domain import Domain
-from dpcontingency.errors import ConfidentialityError, RecordsError
+from dpcontingency.domain import Domain, unlabelled_array
+from dpcontingency.errors import ConfidentialityError, DomainError, RecordsError
 
 MAX_CELLS = 2**31
 MAX_COUNT = 2**42  # so that a count plus noise is an exact 64-bit number of grid steps
@@ -59,7 +59,9 @@ class ContingencyTable:
         missing: str | None = None,
     ) -> None:
         try:
-            values = np.asarray(counts)
+            values = unlabelled_array(counts)
+        except DomainError:
+            raise
         except ValueError:
             raise RecordsError(
                 f"The counts must have the domain's shape {domain.shape}; got a ragged sequence."

@@ -103,7 +103,7 @@ def tabulate(
     engine = ibis.duckdb.connect()
     try:
         source = _shielded(_source, records, engine)
-        wanted = _positions(source.columns, domain, weights)
+        wanted = _positions(source.columns, domain, weights, header=source.is_text)
         table = _shielded(source.take, wanted)
         query = _grouped_count(table, domain, fills, drop=missing == "drop", text=source.is_text)
         groups = _shielded(source.run, query)
@@ -259,7 +259,9 @@ def _fills(missing: str, domain: Domain) -> dict[str, int]:
     return fills
 
 
-def _positions(columns: Sequence[str], domain: Domain, weights: str | None) -> list[int]:
+def _positions(
+    columns: Sequence[str], domain: Domain, weights: str | None, *, header: bool
+) -> list[int]:
     """Find the columns to read: the factors in order, then the weights if there are any."""
     if weights is None:
         for name in columns:
@@ -277,8 +279,15 @@ def _positions(columns: Sequence[str], domain: Domain, weights: str | None) -> l
     for name in (*domain.names, *([] if weights is None else [weights])):
         if name not in columns:
             what = "weights" if name == weights else "factor"
+            # Without a header line the first record stands in the place of the names.
+            hint = (
+                f"the first line of the file must name its {len(columns)} columns (what it says "
+                "is in the `labels` of this error)."
+                if header
+                else did_you_mean(name, columns)
+            )
             raise RecordsError(
-                f"The records have no column {name!r} ({what}); {did_you_mean(name, columns)}"
+                f"The records have no column {name!r} ({what}); {hint}", labels=tuple(columns)
             )
         if columns.count(name) > 1:
             raise RecordsError(f"The records have several columns {name!r}: keep one of them.")
@@ -346,7 +355,11 @@ def _codes(
     values = encoded.dictionary
     # NumPy keeps float32, in which the text of 0.1 is "0.1".
     floating = pa.types.is_floating(values.type)
-    values = values.to_numpy(zero_copy_only=False) if floating else values.to_pylist()
+    values = (
+        _shielded(values.to_numpy, zero_copy_only=False)
+        if floating
+        else _shielded(values.to_pylist)
+    )
     fill = fills.get(name, _MISSING)
     known = [fill if pd.isna(v) else positions.get(label_text(v), _UNDECLARED) for v in values]
     lookup = np.array([*known, fill], dtype=np.intp)

@@ -25,6 +25,7 @@ FLOORS = {
     "domain": 0,
     "privacy": 0,
     "privacy.gdp": 0,
+    "privacy.neighbours": 0,
     "privacy.ledger": 0,
     "_demo_data": 0,
     # counts and noise

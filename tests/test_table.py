@@ -65,15 +65,23 @@ def test_integers_of_every_width(dtype):
     assert (ContingencyTable(counts, AB).counts == np.arange(6).reshape(2, 3)).all()
 
 
-def test_lists_frames_and_strided_arrays():
+def test_lists_and_strided_arrays():
     expected = [[0, 1, 2], [3, 4, 5]]
     for counts in (
         expected,
-        pd.DataFrame(expected),
         np.array(expected, order="F"),
         np.array(expected)[::-1, ::-1][::-1, ::-1],
     ):
         assert ContingencyTable(counts, AB).counts.tolist() == expected
+
+
+def test_labels_and_masks_are_not_dropped_unseen():
+    frame = pd.DataFrame([[3, 4, 5], [0, 1, 2]], index=["b", "a"])
+    with pytest.raises(DomainError, match="labels would be ignored"):
+        ContingencyTable(frame, AB)
+    masked = np.ma.masked_array([[0, 1, 2], [3, 4, 5]], mask=[[0, 1, 0], [0, 0, 0]])
+    with pytest.raises(DomainError, match="mask would be lost"):
+        ContingencyTable(masked, AB)
 
 
 def test_counts_beyond_32_bits():

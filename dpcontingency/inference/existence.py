@@ -75,7 +75,7 @@ def undetermined(
     fitted : ndarray, shape (p,)
         Fitted means.
     cells : ndarray of bool, shape (p,)
-        The possible cells.
+        The cells that can have a positive mean.
     strata : ndarray of int, shape (p,), or None
         The stratum of each cell where totals are public.
 
@@ -85,7 +85,7 @@ def undetermined(
     it is a combination of the log means of the cells that stay; the null space of the design on
     those is what cannot.
     """
-    if not (np.abs(step) > STEP_AT_INFINITY).any():
+    if cells.all() and not (np.abs(step) > STEP_AT_INFINITY).any():
         return np.zeros((step.size, 0))
     change = design.dot(step)
     if strata is not None:

@@ -52,6 +52,11 @@ def generating_class(
     """
     if isinstance(model, str):
         return _maximal(_brackets(model, names), names)
+    if not isinstance(model, Iterable):
+        raise ModelError(
+            f"A model is '[A B][B C]' or a list of margins such as [('A', 'B'), ('B', 'C')]; got "
+            f"{model!r}."
+        )
     margins = [[margin] if isinstance(margin, str) else list(margin) for margin in model]
     return _maximal([[_known(name, names) for name in margin] for margin in margins], names)
 
@@ -80,19 +85,22 @@ def formula_class(formula: str, names: Sequence[str]) -> Generators:
     >>> formula_class("(A + B + C)**2 - A:C", ["A", "B", "C"])
     (('A', 'B'), ('B', 'C'))
     """
+    if not isinstance(formula, str):
+        raise ModelError(f"A formula is text such as 'A*B + B*C'; got {formula!r}.")
     text = formula.strip().removeprefix("~")
     try:
         terms = ModelDesc.from_formula(_placeholders(text, names)).rhs_termlist
-    except PatsyError as error:
+    except (PatsyError, RecursionError) as error:
+        reason = str(error).splitlines()[0] if isinstance(error, PatsyError) else "it is too long"
         raise ModelError(
-            f"The formula {formula!r} cannot be read: {str(error).splitlines()[0]}. Write a right-"
-            "hand side such as 'A*B + B*C'."
+            f"The formula {_short(formula)} cannot be read: {reason}. Write a right-hand side such "
+            "as 'A*B + B*C'."
         ) from None
     found = [[names[int(f.name()[1:])] for f in term.factors] for term in terms]
     if [] not in found:
         raise ModelError(
-            f"The formula {formula!r} takes the intercept away, but a log-linear model always has "
-            "one. Leave out '- 1' and '+ 0'."
+            f"The formula {_short(formula)} takes the intercept away, but a log-linear model "
+            "always has one. Leave out '- 1' and '+ 0'."
         )
     return _maximal([term for term in found if term], names)
 
@@ -120,6 +128,14 @@ def subsets(generators: Generators, names: Sequence[str]) -> list[tuple[str, ...
     return sorted(terms, key=lambda term: (len(term), [place[name] for name in term]))
 
 
+_OPENING = {"**", "-", "+", "*", ":", "/", "("}  # what a name may follow
+
+
+def _short(text: str) -> str:
+    """Text in quotes, cut where it would fill the screen."""
+    return repr(text if len(text) <= 200 else text[:200] + "...")
+
+
 def _maximal(margins: Sequence[Sequence[str]], names: Sequence[str]) -> Generators:
     sets = {frozenset(margin) for margin in margins if margin}
     maximal = [s for s in sets if not any(s < other for other in sets)]
@@ -142,7 +158,7 @@ def _brackets(text: str, names: Sequence[str]) -> list[list[str]]:
         match = _BRACKET.match(text, position)
         if match is None:
             raise ModelError(
-                f"{text!r} is not a generating class: write '[A B][B C]', or use "
+                f"{_short(text)} is not a generating class: write '[A B][B C]', or use "
                 "LogLinearModel.from_formula for a formula such as 'A*B + B*C'."
             )
         margins.append(_bracket(match.group(1), names))
@@ -172,17 +188,24 @@ def _bracket(inside: str, names: Sequence[str]) -> list[str]:
 
 def _placeholders(text: str, names: Sequence[str]) -> str:
     """The formula with factor number i written as ``fi``, and nothing else but operators."""
-    out, position = [], 0
+    out: list[str] = []
+    position = 0
     text = text.rstrip()
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None or match["bad"]:
             bad = "the end" if match is None else repr(match["bad"])
             raise ModelError(
-                f"The formula {text.strip()!r} cannot be read at {bad}: a formula holds factor "
-                "names and + - * : / ** ( ). Put backticks around a name with other characters."
+                f"The formula {_short(text.strip())} cannot be read at {bad}: it holds "
+                "factor names and + - * : / ** ( ). Put backticks around a name with other "
+                "characters."
             )
         position = match.end()
+        if not match["op"] and out and out[-1] not in _OPENING:
+            raise ModelError(
+                f"The formula {_short(text.strip())} has two names with nothing between them: "
+                "join terms by +, and factors by * or :. Put backticks around a name with spaces."
+            )
         if match["op"]:
             out.append(match["op"])
         elif (

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
+from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import pvalue_text
@@ -122,6 +123,11 @@ def independence_test(
     >>> independence_test(Release.exact([[45, 2], [1, 44]], domain), "A", "B", statistic="score")
     <independence test of A independent of B: score chi2 = 80.43, df = 1, p = 3.01e-19; ...>
     """
+    if not isinstance(release, Release):
+        raise ModelError(
+            f"A test works on a Release; got {type(release).__name__}. A noisy table made "
+            "elsewhere enters by Release.from_noisy_table, if it was neither rounded nor shrunken."
+        )
     if isinstance(given, str):
         given = (given,)
     involved = [*factors, *given]
@@ -154,16 +160,24 @@ def _against_saturated(
         "accounts_for": accounts,
     }
     if model.df_resid == 0:
-        reason = (
+        return _not_done(
             "the null model leaves no degrees of freedom: a factor has a single level, or all "
-            "records share one"
-        )
-        return TestResult(
-            statistic=math.nan, df=0, pvalue=math.nan, log_pvalue=math.nan, reason=reason, **common
+            "records share one, or there are none",
+            common,
         )
     fit = model.fit(warn_convergence=False)
+    if not fit.converged:
+        return _not_done(f"the fit of the null model did not converge: {fit.reason}", common)
+    if statistic == "score" and not (fit.existence.exists or model.release.noise.is_exact):
+        return _not_done(
+            "noise has eaten a margin of the null model, and the score statistic has no chi-square "
+            "law at such a boundary; the likelihood ratio (statistic='lr') can be used",
+            common,
+        )
     value = fit.deviance if statistic == "lr" else fit.pearson_chi2
-    notes = [note for note in (fit.existence.reason, fit.reason) if note]
+    notes = [*_faint_margins(model.release), *filter(None, [fit.existence.reason])]
+    if not model.release.private:
+        notes.append(model.release.statement()["Privacy"])
     return TestResult(
         statistic=value,
         df=model.df_resid,
@@ -173,6 +187,28 @@ def _against_saturated(
         null_fit=fit,
         **common,
     )
+
+
+def _not_done(reason: str, common: dict[str, Any]) -> TestResult:
+    return TestResult(
+        statistic=math.nan, df=0, pvalue=math.nan, log_pvalue=math.nan, reason=reason, **common
+    )
+
+
+def _faint_margins(release: Release) -> list[str]:
+    """A sentence for the levels whose margin is within two standard deviations of the noise."""
+    faint = []
+    for name in release.domain.names:
+        margin = release.margin(name)
+        low = (margin.noise_sd > 0) & (margin.noisy < 2 * margin.noise_sd)
+        levels = release.domain.levels[name]
+        faint += [f"{name} = {label_text(levels[i])}" for i in np.flatnonzero(low)]
+    if not faint:
+        return []
+    return [
+        f"Within noise of 0 (less than 2 standard deviations above): {', '.join(faint)}. "
+        "Perhaps nobody is there."
+    ]
 
 
 def chi2_logsf(statistic: float, df: int) -> float:

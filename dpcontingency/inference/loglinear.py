@@ -191,11 +191,14 @@ class LogLinearModel(LikelihoodModel):
     def face(self) -> npt.NDArray[np.bool_]:
         """The cells that keep a positive mean at the maximum, flat.
 
-        With exact counts the facial set (`existence.facial_set`); with noise every possible cell.
+        With exact counts the facial set (`existence.facial_set`); with noise every possible cell
+        of the strata that hold records.
         """
+        totals = self.cells.totals
+        alive = self._possible if totals is None else self._possible & (totals[self._strata] > 0)
         if not self.release.noise.is_exact:
-            return self._possible
-        return facial_set(self._design, self.cells.noisy, self._possible, self._strata)
+            return alive
+        return facial_set(self._design, self.cells.noisy, alive, self._strata)
 
     @cached_property
     def df_model(self) -> int:
@@ -321,7 +324,7 @@ class LogLinearModel(LikelihoodModel):
         point = best.point
         step = best.last_step
         open_directions = undetermined(
-            self._design, step, point.cells.fitted, self._possible, self.cells.strata
+            self._design, step, point.cells.fitted, self.face, self.cells.strata
         )
         covariance = _inverse(point.observed())
         sampling = _inverse(point.complete())

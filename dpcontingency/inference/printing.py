@@ -75,7 +75,7 @@ def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
         ("Method:", "noise-aware ML"),
         ("Coding:", results.model.coding),
         ("Cells:", f"{results.nobs:,}"),
-        ("Records:", total_text(release)),
+        ("Records:", _short_total(release)),
         ("Noise SD (cell):", _noise_text(release)),
         ("Converged:", "yes" if results.converged else "NO"),
     ]
@@ -165,6 +165,14 @@ def _plain_notes(results: Any) -> list[str]:
     return notes
 
 
+def _short_total(release: Any) -> str:
+    """`total_text`, with what the notes say left out where that keeps the page's width."""
+    if release.totals is not None:
+        return total_text(release)
+    digits = 1 if abs(release.n_total_estimate) < 1e5 else 0
+    return f"{release.n_total_estimate:,.{digits}f} (SE {release.n_total_se:.1f})"
+
+
 def _noise_text(release: Any) -> str:
     spread = release.noise_sd[release.domain.possible()]
     low, high = float(spread.min()), float(spread.max())
@@ -175,5 +183,5 @@ def _test_text(row: Any) -> str:
     if row["df"] == 0:
         return "none (0 df)"
     statistic = row["statistic"]
-    text = f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.6g}"
+    text = f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.4g}"
     return f"{text} ({pvalue_text(row['pvalue'])})"

@@ -19,6 +19,7 @@ from dpcontingency.inference.newton import Point, maximise
 Array = npt.NDArray[np.float64]
 
 FURTHEST = 60.0  # on the log scale: rates e^-60 apart are 0 and not 0
+FALLEN, LEVEL = 0.01, 1e-4  # a root this high that rises no more than so in a step is at its limit
 ROUNDING = 1e-6  # of a standard error: how closely a bound is found
 
 
@@ -60,6 +61,11 @@ class Profile:
         l, not 0.
     covariance : ndarray, shape (q, q)
         Of the estimate: says where the other coefficients go when l'b moves.
+
+    Notes
+    -----
+    A bound is a root of r(t) = sqrt(2 (top - profile(t))), minus the normal quantile, in which r
+    is nearly a straight line: four or five refits, each started from the nearest one.
     """
 
     def __init__(
@@ -85,7 +91,8 @@ class Profile:
     def loglike(self, value: float) -> float:
         """The largest log-likelihood with l'b at a value; the search starts at the nearest fit."""
         near = min(self._warm, key=lambda known: abs(known - value))
-        start = (self._warm[near] + (value - near) * self._direction)[self._rest]
+        known, moved = self._warm[near], (value - near) * self._direction
+        starts = [(known + share * moved)[self._rest] for share in (1.0, 0.5, 0.0)]
         offset = value * self._origin
         if not self._rest.size:
             return self._at(offset).value
@@ -93,7 +100,7 @@ class Profile:
         def restricted(free: Array) -> _Restricted:
             return _Restricted(self._at(offset + self._plane @ free), self._plane)
 
-        best = maximise(restricted, start)
+        best = maximise(restricted, max(starts, key=lambda free: restricted(free).value))
         self._warm[value] = offset + self._plane @ best.beta
         return best.point.value
 
@@ -127,10 +134,12 @@ class Profile:
             fall = 2 * (top - self.loglike(self.estimate + side * distance))
             return float(np.sqrt(max(fall, 0.0))) - reach
 
-        inside, outside = 0.0, reach * scale
+        inside, outside, before = 0.0, reach * scale, -reach
         while (height := excess(outside)) < 0:
-            if outside > FURTHEST:
-                return side * np.inf
+            level = outside - inside > 1 and height - before < LEVEL * (reach + before)
+            if outside > FURTHEST or (level and reach + height > FALLEN):
+                return side * np.inf  # the likelihood has a limit, above the cut
+            before = height
             growth = 1.05 * reach / max(reach + height, 1e-3 * reach)
             inside, outside = outside, outside * min(max(growth, 1.1), 3.0)
         found = brentq(excess, inside, outside, xtol=ROUNDING * scale, rtol=1e-9)

@@ -35,7 +35,7 @@ def gaussian_information(
     Notes
     -----
     V = D_mu - mu mu'/n and Sigma = V + D_v - v v'/sum(v) in each stratum (METHODS 2.3), or V = D_mu
-    and Sigma = V + D_v where no total is public. With w = mu^2/(mu + v), e = mu v/(mu + v) = mu - w,
+    and Sigma = V + D_v where no total is public. With w = mu^2/(mu + v), e = mu v/(mu + v),
     W and H their sums, pi = mu/n and x = mu (u - pi'u), the O(p) form of x' Sigma^- x gives
 
         u' V Sigma^- V u = sum w (u - pi'u)^2 + ((H pi - e)'u)^2 / H,

@@ -206,6 +206,20 @@ class LogLinearResults(CoefficientResults):
             ``predicted_mean``, ``se``, ``conf_int(alpha)`` and ``summary_frame(alpha)``, by cell,
             covering sampling and noise. A cell that goes to 0 with a parameter at infinity keeps
             its fitted value, with no interval and a reason.
+
+        Examples
+        --------
+        >>> from dpcontingency import Domain, LogLinearModel, Release
+        >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+        >>> release = Release.from_noisy_table(
+        ...     [[91.5, 38.0], [47.7, 55.2]], domain, sigma=5.0, n_total=232
+        ... )
+        >>> prediction = LogLinearModel(release, "[AB]").fit().get_prediction("conditional", "A")
+        >>> prediction.summary_frame().iloc[:2, :4].round(3)
+              mean  mean_se  mean_ci_lower  mean_ci_upper
+        A B
+        a u  0.707    0.049          0.603          0.794
+          v  0.293    0.049          0.206          0.397
         """
         domain = self.model.release.domain
         names = (given,) if isinstance(given, str) else tuple(given)
@@ -258,6 +272,23 @@ class LogLinearResults(CoefficientResults):
         ------
         ModelError
             If a name is no factor, or the model has no association that involves it.
+
+        Notes
+        -----
+        The delta method on the covariance of the coefficients (METHODS 2.6).
+
+        Examples
+        --------
+        >>> from dpcontingency import Domain, LogLinearModel, Release
+        >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+        >>> release = Release.from_noisy_table(
+        ...     [[91.5, 38.0], [47.7, 55.2]], domain, sigma=5.0, n_total=232
+        ... )
+        >>> ratio = LogLinearModel(release, "[AB]").fit().odds_ratios().iloc[0]
+        >>> ratio["in_words"]
+        'odds of A = a rather than b, for B = u relative to v'
+        >>> ratio[["odds_ratio", "lower", "upper"]].astype(float).round(2).tolist()
+        [2.8, 1.44, 5.43]
         """
         if kind not in ("conditional", "local"):
             raise ModelError(f"kind is 'conditional' or 'local'; got {kind!r}.")

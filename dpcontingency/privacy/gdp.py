@@ -136,6 +136,10 @@ class GDP:
             return 0.0
         # Gaussian tails: at this epsilon the privacy loss exceeds epsilon with probability < delta.
         high = self.mu * self.mu / 2 + self.mu * math.sqrt(-2 * math.log(delta)) * 1.001
+        while not _at_most(self.mu, high, delta):  # mu so large that the sum above rounds down
+            high *= 1.001
+            if high == math.inf:
+                return high
         return last_certified(high, 0.0, lambda epsilon: _at_most(self.mu, epsilon, delta))
 
     def trade_off(self, alpha: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -187,7 +191,7 @@ class GDP:
         """
         return (
             f"mu = {ceil_digits(self.mu)} (Gaussian DP); "
-            f"epsilon = {ceil_digits(self.epsilon(delta))} at delta = {delta:g}; "
+            f"epsilon = {ceil_digits(self.epsilon(delta))} at delta = {float(delta)!r}; "
             f"rho = {ceil_digits(self.rho)} (zCDP)"
         )
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from urllib.parse import quote
 
 from dpcontingency.errors import PrivacyError
-from dpcontingency.privacy.gdp import GDP, ceil_digits
+from dpcontingency.privacy.gdp import GDP, ceil_digits, root_down, root_up
+from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation, in_words
 
 WAIT_SECONDS = 60.0
 
-_SCHEMA = """
-create table if not exists ledger (
-    id integer primary key check (id = 1), mu text not null, neighbours text not null
-);
-create table if not exists entry (
-    number integer primary key,
-    mu text not null,
-    what text not null,
-    checksum text
-);
-"""
+_SCHEMA = (
+    "create table ledger (id integer primary key check (id = 1), mu text not null, "
+    "neighbours text not null, strata text not null)",
+    "create table entry (number integer primary key, mu text not null, what text not null, "
+    "checksum text)",
+)
 
 
 @dataclass(frozen=True)
@@ -65,18 +63,26 @@ class PrivacyLedger:
     budget : GDP, optional
         The total loss allowed. Needed for a new file; for an existing one it must agree.
     neighbours : {"replace-one", "add-remove"}, optional
-        What the budget protects, ``replace-one`` for a new file. Losses under different
-        neighbour relations do not add up, so a ledger takes one kind.
+        What the budget protects, ``replace-one`` for a new file.
+    strata : sequence of str, optional
+        The factors whose joint margin every release of this ledger makes public; none for a new
+        file.
 
     Raises
     ------
     PrivacyError
-        If the file is no ledger, or budget or neighbours disagree with it.
+        If the file is no ledger, or budget, neighbours or strata disagree with it.
 
     Notes
     -----
-    Losses compose as mu^2 = sum mu_i^2 (Dong, Roth and Su 2022, Corollary 3.3). The books are
-    kept in exact arithmetic on losses as they print, so that 0.3 and 0.4 make 0.5.
+    Losses compose as mu^2 = sum mu_i^2 (Dong, Roth and Su 2022, Corollary 3.3) only under one
+    neighbour relation. A ledger therefore takes one relation with one set of strata: releases
+    with different strata would publish different exact margins, and protect together only what
+    leaves all of them unchanged, perhaps nothing.
+
+    The books are kept in exact arithmetic on losses as they print, so that 0.3 and 0.4 make 0.5;
+    a float differs from what it prints by a relative 1e-16. Whoever can write the file can forge
+    it: keep it where the records are kept.
 
     Examples
     --------
@@ -95,33 +101,34 @@ class PrivacyLedger:
         budget: GDP | None = None,
         *,
         neighbours: str | None = None,
+        strata: Sequence[str] | None = None,
     ) -> None:
-        self.path = Path(path)
-        if not self.path.exists() and budget is None:
-            raise PrivacyError(
-                f"There is no ledger {self.path}: give the total budget to start one, such as "
-                "PrivacyLedger(path, GDP(mu=1))."
-            )
-        with self._transaction() as connection:
-            stored = connection.execute("select mu, neighbours from ledger").fetchone()
-            if stored is None:
-                if budget is None:
-                    raise PrivacyError(f"{self.path} holds no ledger yet: give the total budget.")
-                stored = repr(budget.mu), neighbours or "replace-one"
-                connection.execute("insert into ledger values (1, ?, ?)", stored)
-        self.budget = GDP(float(stored[0]))
-        self.neighbours: str = stored[1]
+        if budget is not None and not isinstance(budget, GDP):
+            raise PrivacyError(f"The budget is a GDP object such as GDP(mu=1); got {budget!r}.")
+        if str(path) == ":memory:":
+            raise PrivacyError("A ledger is a file: a budget in memory would be forgotten.")
+        self.path = Path(path).resolve()
+        if not self.path.exists():
+            if budget is None:
+                raise PrivacyError(
+                    f"There is no ledger {self.path}: give the total budget to start one, such as "
+                    "PrivacyLedger(path, GDP(mu=1))."
+                )
+            self._create(budget, checked_relation(neighbours or REPLACE_ONE), tuple(strata or ()))
+        with self._connection() as connection:
+            self._terms = self._read_terms(connection)
+        mu, self.neighbours, self.strata = self._terms
+        self.budget = GDP(float(mu))
         if budget is not None and budget != self.budget:
             raise PrivacyError(
                 f"{self.path} was opened with a budget of mu = {self.budget.mu}, not "
                 f"{budget.mu}. A budget is fixed when its ledger is made: leave the argument out, "
                 "or start a ledger for other records."
             )
-        if neighbours is not None and neighbours != self.neighbours:
-            raise PrivacyError(
-                f"{self.path} protects under {self.neighbours}, not {neighbours}; losses under "
-                "the two do not add up. Release with the ledger's neighbours."
-            )
+        self._check_relation(
+            self.neighbours if neighbours is None else neighbours,
+            self.strata if strata is None else strata,
+        )
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -136,7 +143,9 @@ class PrivacyLedger:
     def spent(self) -> float:
         """The mu of everything spent so far, rounded up; 0 before the first spending."""
         square = _squares(entry.mu for entry in self.entries)
-        root = math.sqrt(square)
+        root = root_up(square)
+        nearest = math.nextafter(root, 0.0)  # 0.3 prints above its own value, as it may
+        root = nearest if _decimal(nearest) ** 2 >= square else root
         while _decimal(root) ** 2 < square:
             root = math.nextafter(root, math.inf)
         return root
@@ -146,7 +155,14 @@ class PrivacyLedger:
         """The largest mu that can still be spent, rounded down."""
         return self._left(entry.mu for entry in self.entries)
 
-    def reserve(self, privacy: GDP, what: str, *, neighbours: str = "replace-one") -> int:
+    def reserve(
+        self,
+        privacy: GDP,
+        what: str,
+        *,
+        neighbours: str = REPLACE_ONE,
+        strata: Sequence[str] = (),
+    ) -> int:
         """Spend a loss, before the noise it pays for is drawn.
 
         Returns
@@ -157,14 +173,10 @@ class PrivacyLedger:
         Raises
         ------
         PrivacyError
-            If less than this is left, or the neighbour relation is not the ledger's; nothing is
-            spent then.
+            If less than this is left, the neighbours or strata are not the ledger's, or the
+            file is no longer the ledger that was opened; nothing is spent then.
         """
-        if neighbours != self.neighbours:
-            raise PrivacyError(
-                f"{self.path} protects under {self.neighbours}, and this release would be under "
-                f"{neighbours}; their losses do not add up. Use neighbours={self.neighbours!r}."
-            )
+        self._check_relation(neighbours, strata)
         with self._transaction() as connection:
             rows = connection.execute("select mu from entry").fetchall()
             left = self._left(float(mu) for (mu,) in rows)
@@ -191,29 +203,67 @@ class PrivacyLedger:
                     "once."
                 )
 
+    def _check_relation(self, neighbours: str, strata: Sequence[str]) -> None:
+        if (neighbours, frozenset(strata)) != (self.neighbours, frozenset(self.strata)):
+            raise PrivacyError(
+                f"{self.path} protects under {in_words(self.neighbours, self.strata)}, and this "
+                f"would be under {in_words(neighbours, strata)}; losses under the two do not add "
+                "up. Use the ledger's neighbours and strata."
+            )
+
     def _left(self, losses: Iterable[float]) -> float:
         """The largest loss that fits beside those in the budget."""
-        square = _decimal(self.budget.mu) ** 2 - _squares(losses)
-        root = math.sqrt(square)  # no entry is ever made that would take it below 0
+        square = max(_decimal(self.budget.mu) ** 2 - _squares(losses), Fraction(0))
+        root = root_down(square)
+        nearest = math.nextafter(root, math.inf)  # 0.4 prints below its own value, as it may
+        root = nearest if _decimal(nearest) ** 2 <= square else root
         while _decimal(root) ** 2 > square:
             root = math.nextafter(root, 0.0)
         return root
 
+    # -- the file ------------------------------------------------------------------------------
+
+    def _create(self, budget: GDP, neighbours: str, strata: tuple[str, ...]) -> None:
+        with self._connection(create=True) as connection:
+            if connection.execute("select count(*) from sqlite_master").fetchone() == (0,):
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+                terms = repr(budget.mu), neighbours, json.dumps(strata)
+                connection.execute("insert into ledger values (1, ?, ?, ?)", terms)
+
+    def _read_terms(self, connection: sqlite3.Connection) -> tuple[str, str, tuple[str, ...]]:
+        mu, neighbours, strata = connection.execute(
+            "select mu, neighbours, strata from ledger"
+        ).fetchone()
+        return mu, neighbours, tuple(json.loads(strata))
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that holds the write lock from its start; undone by any error."""
+        """A transaction on the ledger that was opened, and on no other."""
+        with self._connection() as connection:
+            if self._read_terms(connection) != self._terms:
+                raise PrivacyError(
+                    f"{self.path} is no longer the ledger that was opened: its budget, neighbours "
+                    "or strata changed. Nothing was spent; open it again."
+                )
+            yield connection
+
+    @contextmanager
+    def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds the write lock from its start; undone by any error."""
+        # Only `_create` may make a file: one that vanished must not come back empty.
+        uri = f"file:{quote(str(self.path))}?mode={'rwc' if create else 'rw'}"
         try:
-            connection = sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)
+            connection = sqlite3.connect(uri, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
         except sqlite3.OperationalError as error:
             raise PrivacyError(f"Cannot open the ledger {self.path}: {error}.") from None
         try:
-            connection.execute("pragma synchronous = full")
+            # "extra" also syncs the folder, so that no power cut brings back a spent budget.
+            connection.execute("pragma synchronous = extra")
             connection.execute("begin immediate")
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
             yield connection
             connection.execute("commit")
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise PrivacyError(
                 f"{self.path} cannot be used as a privacy ledger: {error}. Nothing was spent."
             ) from None
@@ -222,8 +272,8 @@ class PrivacyLedger:
 
     def __repr__(self) -> str:
         return (
-            f"<PrivacyLedger {self.path}: mu = {ceil_digits(self.spent)} of "
-            f"{ceil_digits(self.budget.mu)} spent ({self.neighbours})>"
+            f"<PrivacyLedger {self.path.name}: mu = {ceil_digits(self.spent)} of "
+            f"{ceil_digits(self.budget.mu)} spent ({in_words(self.neighbours, self.strata)})>"
         )
 
 

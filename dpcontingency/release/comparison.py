@@ -11,6 +11,7 @@ import pandas as pd
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.neighbours import REPLACE_ONE
 from dpcontingency.release.mechanisms import (
     BlockJamesStein,
     Gaussian,
@@ -21,7 +22,7 @@ from dpcontingency.release.mechanisms import (
     RankDeficientJamesStein,
     unnamed_domain,
 )
-from dpcontingency.release.sensitivity import REPLACE_ONE, Neighbours
+from dpcontingency.release.sensitivity import Neighbours
 
 #: The paper's mechanisms (M_G, M_r, M_JS0, M_JS, M_rJS) and what came after, as compared.
 COMPARED: tuple[Mechanism, ...] = (

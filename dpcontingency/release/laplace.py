@@ -14,7 +14,7 @@ from scipy.special import ndtri_exp
 
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP, float_up, last_certified
-from dpcontingency.release.sensitivity import ADD_REMOVE, REPLACE_ONE
+from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 
 MAX_MU = 100.0  # beyond, the search below would need a finer grid, and nothing is protected
 GRID = 2048

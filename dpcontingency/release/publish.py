@@ -13,14 +13,16 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError, RecordsError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.privacy.neighbours import REPLACE_ONE
 from dpcontingency.release.mechanisms import (
+    MECHANISMS,
     Mechanism,
     RankDeficientGaussian,
     RankDeficientJamesStein,
 )
 from dpcontingency.release.release import Origin, Release
 from dpcontingency.release.sampler import Law, grid_exponent, rounded_noise
-from dpcontingency.release.sensitivity import REPLACE_ONE, Neighbours
+from dpcontingency.release.sensitivity import Neighbours
 from dpcontingency.release.shrinkage import LEAST_DIMENSION
 from dpcontingency.table import MAX_COUNT, ContingencyTable
 
@@ -67,7 +69,8 @@ def release_table(
     ------
     PrivacyError
         If the mechanism is not defined for the table, its number of records is not public, or
-        the ledger has too little left; nothing is drawn or spent then.
+        the ledger has too little left or another neighbour relation; nothing is drawn or spent
+        then.
 
     References
     ----------
@@ -93,16 +96,20 @@ def release_table(
             "confidential and cannot be public. Release with neighbours='add-remove', or tabulate "
             "with a declared level for missing values."
         )
-    if (table.counts > MAX_COUNT).any():
+    if table.counts.max(initial=0) > MAX_COUNT:
         raise RecordsError(
             "Some cell of this margin exceeds 2^42, beyond which a count plus noise is no exact "
             "64-bit number of grid steps. Keep more factors in the margin."
+        )
+    if ledger is not None and not isinstance(ledger, PrivacyLedger):
+        raise PrivacyError(
+            f"The ledger is a PrivacyLedger, such as PrivacyLedger(path, GDP(1)); got {ledger!r}."
         )
     plan = _Plan.of(space, privacy, mechanism)
     if ledger is None:
         return plan.carry_out(table, rounded_noise, "released")
     what = f"{plan.mechanism!r} of {', '.join(table.domain.names)}"
-    number = ledger.reserve(privacy, what, neighbours=neighbours)
+    number = ledger.reserve(privacy, what, neighbours=space.relation, strata=space.strata)
     release = plan.carry_out(table, rounded_noise, "released")
     ledger.finish(number, release.checksum)
     return release
@@ -161,6 +168,7 @@ class _Plan:
     privacy: GDP
     mechanism: Mechanism
     sigma: float
+    exponent: int
 
     @classmethod
     def of(cls, space: Neighbours, privacy: GDP, mechanism: Mechanism | None) -> _Plan:
@@ -169,20 +177,27 @@ class _Plan:
             raise PrivacyError(
                 f"The privacy loss is a GDP object such as GDP(mu=0.5); got {privacy!r}."
             )
-        mechanism = mechanism or _default_mechanism(space)
+        mechanism = _default_mechanism(space) if mechanism is None else mechanism
+        if type(mechanism) not in MECHANISMS.values():
+            # Each carries the proof of its scale; a subclass could claim any.
+            raise PrivacyError(
+                f"The mechanism is one of this package, such as RankDeficientGaussian(); got "
+                f"{mechanism!r}. Known: {', '.join(MECHANISMS)}."
+            )
         mechanism.check(space)
-        return cls(space, privacy, mechanism, mechanism.sigma(privacy, space))
+        sigma = mechanism.sigma(privacy, space)
+        return cls(space, privacy, mechanism, sigma, grid_exponent(sigma))
 
     def carry_out(self, table: ContingencyTable, draw: Draw, origin: Origin) -> Release:
         """Draw the noise and make the release."""
-        space, mechanism, sigma, counts = self.space, self.mechanism, self.sigma, table.counts
-        exponent = grid_exponent(sigma)
-        steps = draw(mechanism.law, counts.size, sigma, exponent).reshape(counts.shape)
+        space, mechanism, sigma, exponent = self.space, self.mechanism, self.sigma, self.exponent
+        possible = space.domain.possible()
+        steps = draw(mechanism.law, possible.size, sigma, exponent).reshape(possible.shape)
         # Exact in integers; whatever happens in floats from here on is post-processing.
-        on_grid = (counts << exponent) + steps * space.domain.possible()
+        on_grid = (table.counts << exponent) + steps * possible
         noisy = np.ldexp(on_grid.astype(np.float64), -exponent)
         noise = mechanism.noise(sigma, space)
-        totals = space.public_totals(counts)
+        totals = space.public_totals(table.counts)
         if totals is not None and mechanism.rank_deficient:
             noisy, noise = noise.as_gaussian().condition(noisy, totals, space.fixed or ())
         return Release(

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpcontingency.domain import Domain
+from dpcontingency.domain import Domain, unlabelled_array
 from dpcontingency.errors import DPContingencyError, PrecisionWarning, ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
+from dpcontingency.privacy.neighbours import in_words
 from dpcontingency.release import exports, files, integers
 from dpcontingency.release.integers import IntegerTable
 from dpcontingency.release.mechanisms import Mechanism, mechanism_from_dict
@@ -28,6 +29,10 @@ from dpcontingency.release.sensitivity import (
 )
 
 Array = npt.NDArray[np.float64]
+MAX_CELL = 2.0**53
+FARTHEST = 40.0  # standard deviations: an event of probability 1e-350
+FARTHEST_TOTAL = 12.0  # of the noise in the total: an event of probability 1e-33
+
 Origin = Literal["released", "third-party", "exact", "simulated"]
 
 
@@ -166,8 +171,9 @@ class Release:
             The number of records, if it is known from elsewhere; inference then conditions on it.
         neighbours : {"replace-one", "add-remove"}, optional
             The neighbour relation of the publisher. With it the loss mu = sensitivity / sigma is
-            recorded, rounded up (the smallest sigma where they differ); without it the loss is
-            not stated.
+            recorded, rounded up (the smallest sigma where they differ): right for continuous
+            Gaussian noise, rounded or not, but a discrete Gaussian loses more (1.0458 times as
+            much at sigma = 1), so leave it out there. Without it the loss is not stated.
 
         Raises
         ------
@@ -188,6 +194,7 @@ class Release:
         possible = domain.possible()
         sd = np.where(possible, sd, 0.0)
         noisy = np.where(possible, noisy, 0.0)
+        _check_plausible(noisy[possible], sd[possible], n_total)
         privacy = None
         if neighbours is not None:
             sensitivity = Fraction(Neighbours(domain, neighbours).l2_sensitivity)
@@ -387,11 +394,14 @@ class Release:
         missing = self.provenance.get("missing")
         return {
             "Privacy": f"NOT PRIVATE: simulated, at {loss}" if self.origin == "simulated" else loss,
-            "Neighbours": self.neighbours or "not stated",
+            "Neighbours": self._relation(),
             "Public": public_totals_in_words(self.strata if self.totals is not None else None),
             "Noise": f"{self.noise.name}, standard deviation of a cell {sd}",
             **({} if missing is None else {"Missing values": missing}),
         }
+
+    def _relation(self) -> str:
+        return "not stated" if self.neighbours is None else in_words(self.neighbours, self.strata)
 
     def __repr__(self) -> str:
         factors = repr(self.domain).removeprefix("Domain(").removesuffix(")")
@@ -400,7 +410,7 @@ class Release:
         loss = (
             "privacy not stated"
             if self.privacy is None
-            else f"mu = {ceil_digits(self.privacy.mu)} ({self.neighbours})"
+            else f"mu = {ceil_digits(self.privacy.mu)} ({self._relation()})"
         )
         source = {
             "released": repr(self.mechanism),
@@ -516,15 +526,16 @@ def load_release(path: str | Path) -> Release:
     ReleaseError
         If the file is no release, is of an unknown version, or was changed after it was written.
     """
+    content = files.read(path)
     try:
-        return Release.from_dict(files.read(path))
+        return Release.from_dict(content)
     except ReleaseError as error:
         raise ReleaseError(f"{path}: {error}") from None
 
 
 def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
     """A float64 copy of cell values, checked against the domain."""
-    given = np.asarray(values)
+    given = unlabelled_array(values)
     if given.ndim == 1 and len(domain.shape) > 1:
         raise ReleaseError(
             f"Expected a table of shape {domain.shape}; got a flat list of {given.size} numbers. "
@@ -543,7 +554,12 @@ def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
             "Some cell is NaN or infinite. Every declared cell needs a value: a cell nobody is in "
             "is 0, and an impossible one is declared in Domain(structural_zeros=...)."
         )
-    if given.dtype == np.float32 and (np.abs(cells) > 2**24).any():
+    if (np.abs(cells) > MAX_CELL).any():
+        raise ReleaseError(
+            "Some cell is beyond 2^53, where a float no longer tells one record from none. Check "
+            "the units of the table."
+        )
+    if given.dtype == np.float32 and (np.abs(cells) >= 2**24).any():
         warnings.warn(
             "The table came as float32, which cannot hold whole numbers above 2^24: some cells "
             "may have lost digits before they arrived. Pass float64 or integers.",
@@ -551,6 +567,26 @@ def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
             stacklevel=3,
         )
     return cells
+
+
+def _check_plausible(noisy: Array, sd: Array, n_total: float | None) -> None:
+    """Refuse values that Gaussian noise of this size cannot have made from counts."""
+    count = np.maximum(np.rint(noisy), 0.0)
+    if (np.abs(noisy - count) > FARTHEST * sd)[sd > 0].any():
+        raise ReleaseError(
+            f"Some cell is more than {FARTHEST:g} noise standard deviations away from every count: "
+            "sigma cannot be right for this table. Ask the publisher for it."
+        )
+    if n_total is None:
+        return
+    if not float(n_total).is_integer() and (sd > 0).any():
+        raise ReleaseError(f"n_total is a whole number of records; got {n_total}.")
+    gap, spread = abs(float(noisy.sum()) - n_total), float(np.sqrt((sd**2).sum()))
+    if gap > FARTHEST_TOTAL * spread + 1e-9 * max(n_total, 1.0):
+        raise ReleaseError(
+            f"The noisy cells add up to {noisy.sum():.6g}, which no noise of standard deviation "
+            f"{spread:.3g} makes of n_total = {n_total:g}. Check n_total and sigma."
+        )
 
 
 def _numbers(values: list[Any], dtype: type[np.float64] | None) -> npt.NDArray[Any]:

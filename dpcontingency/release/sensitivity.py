@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import PrivacyError, did_you_mean
+from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import root_up
+from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE, checked_relation
 
-REPLACE_ONE = "replace-one"
-ADD_REMOVE = "add-remove"
 SQUARED_SENSITIVITY = {REPLACE_ONE: 2, ADD_REMOVE: 1}
 
 
@@ -56,11 +55,7 @@ class Neighbours:
     strata: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.relation not in SQUARED_SENSITIVITY:
-            raise PrivacyError(
-                f"There is no neighbour relation {self.relation!r}; "
-                f"{did_you_mean(str(self.relation), SQUARED_SENSITIVITY)}"
-            )
+        checked_relation(self.relation)
         if isinstance(self.strata, str):
             raise PrivacyError(f"`strata` is a sequence of factor names: write [{self.strata!r}].")
         for name in self.strata:
@@ -80,9 +75,13 @@ class Neighbours:
                 "neighbours='replace-one' with strata, or drop the strata."
             )
         if self.dimension < 1:
+            what, mend = (
+                ("every stratum has a single possible cell", "Name fewer strata.")
+                if self.strata
+                else ("the domain has a single possible cell, or none", "Declare more levels.")
+            )
             raise PrivacyError(
-                "No cell can change: every stratum has a single possible cell, so the table is "
-                "public as it stands. Name fewer strata."
+                f"No cell can change: {what}, so the table is public as it stands. {mend}"
             )
 
     @property

@@ -15,9 +15,9 @@ from dpcontingency.errors import DomainError, ReleaseError
 from dpcontingency.inference.hypothesis import TestResult
 from dpcontingency.inference.printing import pvalue_text, total_text
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.release import files
 from dpcontingency.release.release import Release
-from dpcontingency.release.sensitivity import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.report import plots
 from dpcontingency.report.reproduction import code_for
 from dpcontingency.report.tables import (
@@ -195,7 +195,8 @@ def _facts(release: Release) -> list[tuple[str, str]]:
     shape = ", ".join(f"{name} ({len(levels[name])})" for name in release.domain.names)
     said = release.statement()
     if release.neighbours is not None:
-        said["Neighbours"] = f"{release.neighbours}: {_NEIGHBOURS[release.neighbours]}"
+        same = f", with the same {', '.join(release.strata)}" if release.strata else ""
+        said["Neighbours"] = f"{release.neighbours}: {_NEIGHBOURS[release.neighbours]}{same}"
     if release.private and release.privacy is not None:
         del said["Privacy"]  # the table of losses says it
     out = [("Factors (levels)", shape), *said.items()]

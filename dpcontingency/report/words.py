@@ -12,8 +12,8 @@ from dpcontingency.inference.families import Graph, components, in_a_row, links,
 from dpcontingency.inference.formula import Generators
 from dpcontingency.inference.printing import total_text
 from dpcontingency.privacy.gdp import ceil_digits
+from dpcontingency.privacy.neighbours import REPLACE_ONE
 from dpcontingency.release.release import Release
-from dpcontingency.release.sensitivity import REPLACE_ONE
 
 LEVEL = 0.05  # false alarms of the test in the account of what can be learnt about one record
 
@@ -37,10 +37,12 @@ def protection(release: Release) -> list[str]:
         ]
     rate, power = percent(LEVEL), percent(best_power(release), 1)
     if release.neighbours == REPLACE_ONE:
+        same = f" with the same {', '.join(release.strata)}" if release.strata else ""
         account = (
             "Suppose someone knows every record but one, and wants to find out which of two "
-            "values this record has. The best test that this release allows, if it may wrongly "
-            f"name the second value in {rate} of the cases, rightly names it in at most {power}."
+            f"values{same} this record has. The best test that this release allows, if it may "
+            f"wrongly name the second value in {rate} of the cases, rightly names it in at most "
+            f"{power}."
         )
     else:
         account = (
@@ -71,7 +73,8 @@ def not_protected(release: Release) -> list[str]:
             "People with several records. The loss grows with their number: for two records it "
             f"is mu = {ceil_digits(pair.mu)}.",
             "Further releases from the same records. Losses add up: a second release at the same "
-            f"mu makes mu = {ceil_digits(twice.mu)} for both together.",
+            f"mu, under the same neighbours and strata, makes mu = {ceil_digits(twice.mu)} for "
+            "both together.",
         ]
     out.append("The records themselves, where they are stored, and who may read them there.")
     return out

@@ -209,7 +209,7 @@ def test_the_privacy_numbers(page, release):
         "replace-one: data sets that differ in the value of one record"
     ]
     assert "for two records it is mu = 2." in page.text
-    assert "at the same mu makes mu = 1.4143 for both together" in page.text
+    assert "under the same neighbours and strata, makes mu = 1.4143 for both together" in page.text
 
 
 def test_the_cells(page, release):
