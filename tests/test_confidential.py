@@ -1,6 +1,7 @@
 """Planted counts are looked for everywhere that a result, a file or a message can reach."""
 
 import pickle
+import re
 import traceback
 
 import numpy as np
@@ -27,7 +28,9 @@ def leaks(text):
         forms = [b"%d" % n for n in PLANTED]
         forms += [np.array(n, dtype=t).tobytes() for n in PLANTED for t in ("<i8", "<f8")]
     else:
-        forms = [f for n in PLANTED for f in (f"{n}", f"{n:,}")]
+        # a number of its own, not digits inside a longer one
+        patterns = (rf"(?<![\d.]){f'{n:,}'.replace(',', ',?')}(?!\d)" for n in PLANTED)
+        return [p for p in patterns if re.search(p, text)]
     return [form for form in forms if form in text]
 
 

@@ -800,3 +800,14 @@ def test_the_frequency_form_equals_the_expanded_form(drawn, data):
 
 def test_every_refusal_is_of_the_package():
     assert issubclass(RecordsError, DPContingencyError)
+
+
+def test_a_file_without_a_header_quotes_no_record(tmp_path):
+    path = tmp_path / "nohead.csv"
+    path.write_text("M,HIV,Jane Doe 1961\nF,none,John Roe 1950\n")
+    with pytest.raises(RecordsError) as caught:
+        tabulate(path, Domain({"Sex": ["M", "F"]}))
+    assert "Jane" not in str(caught.value)
+    assert "HIV" not in str(caught.value)
+    assert "first line" in str(caught.value)
+    assert "HIV" in caught.value.labels

@@ -57,7 +57,10 @@ def generating_class(
             f"A model is '[A B][B C]' or a list of margins such as [('A', 'B'), ('B', 'C')]; got "
             f"{model!r}."
         )
-    margins = [[margin] if isinstance(margin, str) else list(margin) for margin in model]
+    margins = [
+        list(margin) if isinstance(margin, Iterable) and not isinstance(margin, str) else [margin]
+        for margin in model
+    ]
     return _maximal([[_known(name, names) for name in margin] for margin in margins], names)
 
 

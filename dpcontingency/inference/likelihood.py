@@ -23,6 +23,8 @@ from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
+_LARGEST = 2.0**53
+_FARTHEST = 40.0  # noise standard deviations: an event of probability 1e-350
 _TOTAL_TOLERANCE = 1e-11  # how closely posterior means add up to the total, relative
 _LOG_RATE_LIMIT = 700.0  # its exponential is still a float
 _LONGEST_TILT = 30.0  # of log t in one step, while no bracket is known
@@ -198,6 +200,17 @@ class NoisyTableLikelihood:
         if (self.variances < 0.0).any():
             raise ModelError("noise variances must be >= 0; pass squared standard deviations.")
         exact = self.variances == 0.0
+        if (np.abs(self.noisy) > _LARGEST).any():
+            raise ModelError(
+                "Some cell is beyond 2^53, where a float no longer tells one record from none. "
+                "Check the units of the table."
+            )
+        count = np.maximum(np.rint(self.noisy), 0.0)
+        if (np.abs(self.noisy - count) > _FARTHEST * np.sqrt(self.variances))[~exact].any():
+            raise ModelError(
+                f"Some cell is more than {_FARTHEST:g} noise standard deviations away from every "
+                "count, so sigma cannot be right for this table. Ask the publisher for it."
+            )
         if (self.noisy[exact] < 0.0).any():
             raise ModelError("an exact cell (variance 0) must be >= 0; check its variance.")
 

@@ -1,8 +1,8 @@
 """Maximisation of a log-likelihood by Newton steps that cannot be misled by luck.
 
-The observed information gives the step where it is positive definite; elsewhere the complete
-information does, which makes a gradient step in the metric of the model (gradient EM). Either
-way the step is halved until the log-likelihood rises.
+The observed information gives the step; where it is not positive definite, its absolute value in
+the metric of the complete information does. Either way the step is halved until the
+log-likelihood rises.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 Array = npt.NDArray[np.float64]
 
 MAX_ITERATIONS = 200
 MAX_STEP = 5.0  # in eta: a cell's rate never changes by more than a factor e^5 in one step
+RIDGE = 1e-10  # of the largest diagonal entry, where the information is singular
+FLOOR = 1e-6  # of the observed relative to the complete information
+DEAD = 1e-30  # of the largest diagonal entry: a direction whose cells have died out
 TOLERANCE = 1e-11  # the rise in log-likelihood that a full step would still promise
 
 
@@ -104,22 +107,29 @@ def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATION
 
 
 def newton_step(point: Point) -> Array:
-    """The Newton step, or where the observed information is not definite the EM gradient step."""
-    for matrix in (point.observed, point.complete):
-        step = _solve(matrix(), point.gradient)
-        if step is not None:
-            return step
-    # The complete information itself is singular to rounding: some cells have died out.
+    """The Newton step; where the observed information is not definite, with its absolute value.
+
+    In the metric of the complete information the observed one has eigenvalues at most 1. Taking
+    each by its absolute value (and not below 1e-6) keeps every step uphill, and as long where
+    noise leaves little information as where it leaves much.
+    """
+    observed = point.observed()
+    step = _solve(observed, point.gradient)
+    if step is not None:
+        return step
     complete = point.complete()
-    ridge = 1e-12 * np.diag(np.maximum(np.diag(complete), 1e-300))
-    step = _solve(complete + ridge, point.gradient)
-    return point.gradient if step is None else step
+    ridge = RIDGE * float(np.max(np.diag(complete), initial=0.0))
+    try:
+        values, vectors = eigh(observed, complete + ridge * np.eye(len(complete)))
+    except LinAlgError:  # no information at all, or not finite
+        return point.gradient
+    return np.asarray(vectors @ (vectors.T @ point.gradient / np.maximum(np.abs(values), FLOOR)))
 
 
 def _solve(matrix: Array, rhs: Array) -> Array | None:
     """The solution for a positive definite matrix, scaled to unit diagonal; else None."""
     diagonal = np.diag(matrix)
-    if not (diagonal > 0).all():
+    if not (diagonal > DEAD * np.max(diagonal, initial=0.0)).all():
         return None
     scale = 1 / np.sqrt(diagonal)
     try:

@@ -214,3 +214,50 @@ def test_a_result_is_a_value():
     assert one == independence_test(exact([[3, 4], [5, 6]]), "R", "S")
     with pytest.raises(AttributeError):
         one.pvalue = 0.0
+
+
+@pytest.mark.parametrize("statistic", ["lr", "score"])
+def test_no_records_leave_nothing_to_test(statistic):
+    domain = Domain({"R": ["a", "b"], "S": ["u", "v", "w"]})
+    rng = np.random.default_rng(4)
+    for counts, strata in ((np.zeros((2, 3), int), ()), ([[0, 0, 0], [1, 2, 3]], ("R",))):
+        release = simulate_release(counts, domain, GDP(1), rng, strata=strata)
+        result = independence_test(release, "R", "S", statistic=statistic)
+        assert np.isnan(result.pvalue)
+        assert "no degrees of freedom" in result.reason
+    fit = LogLinearModel(
+        simulate_release(np.zeros((2, 3), int), domain, GDP(1), rng), "[R][S]"
+    ).fit(warn_convergence=False)
+    assert fit.params.isna().all()
+    assert fit.bse.isna().all()
+
+
+def test_no_score_test_where_noise_has_eaten_a_margin():
+    domain = Domain({"R": ["a", "b"], "S": ["u", "v", "w"]})
+    release = Release.from_noisy_table(np.full((2, 3), -5.0), domain, sigma=2.0)
+    score = independence_test(release, "R", "S", statistic="score")
+    assert np.isnan(score.pvalue)
+    assert "likelihood ratio" in score.reason
+    ratio = independence_test(release, "R", "S")
+    assert ratio.pvalue == pytest.approx(1)
+    assert any("Within noise of 0" in note for note in ratio.notes)
+
+
+def test_values_that_no_noise_can_have_made_are_refused():
+    domain = Domain({"R": ["a", "b"], "S": ["u", "v"]})
+    for values, sigma in (([[120.4, -3.1], [88.2, 5]], 1e-12), ([[1e300, 1], [1, 1]], 2.0)):
+        release = Release.from_noisy_table(values, domain, sigma=sigma)
+        with pytest.raises(ModelError):
+            independence_test(release, "R", "S")
+
+
+def test_hardly_any_information_still_converges():
+    """n = 1000 in six cells under noise of sigma = 141: the EM metric alone would take for ever."""
+    domain = Domain({"R": ["a", "b"], "S": ["u", "v", "w"]})
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        counts = rng.multinomial(1000, np.full(6, 1 / 6)).reshape(2, 3)
+        release = simulate_release(counts, domain, GDP(0.01), rng)
+        fit = LogLinearModel(release, "[R][S]").fit(warn_convergence=False)
+        assert fit.converged
+        assert fit.iterations < 60

@@ -209,3 +209,63 @@ def test_killed_releases_are_paid_for(path, tmp_path):
         assert {load_release(file).checksum for file in saved} <= set(checksums)
         assert len(saved) >= made - (round_ + 1)
     assert made > 5
+
+
+# -- what an auditor tried ----------------------------------------------------------------------
+
+
+def test_other_strata_are_another_relation(path, tmp_path):
+    """Three stratified releases would publish all two-way margins of a 2x2x2 table exactly."""
+    ledger = PrivacyLedger(path, GDP(1), strata=["A", "B"])
+    ledger.reserve(GDP(0.1), "first", strata=["B", "A"])
+    for strata in ([], ["A"], ["A", "C"]):
+        with pytest.raises(PrivacyError, match="do not add up"):
+            ledger.reserve(GDP(0.1), "second", strata=strata)
+    with pytest.raises(PrivacyError, match="within each A, B"):
+        PrivacyLedger(path, strata=[])
+    assert PrivacyLedger(path).strata == ("A", "B")
+    plain = PrivacyLedger(tmp_path / "plain", GDP(1))
+    with pytest.raises(PrivacyError, match="within each A"):
+        plain.reserve(GDP(0.1), "stratified", strata=["A"])
+    assert plain.spent == 0
+
+
+def test_a_ledger_that_moved_vanished_or_changed_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    ledger = PrivacyLedger("books", GDP(1))
+    ledger.reserve(GDP(1), "all of it")
+    monkeypatch.chdir(tmp_path / "b")
+    with pytest.raises(PrivacyError, match="0 left"):
+        ledger.reserve(GDP(1), "again, from another folder")
+    (tmp_path / "a" / "books").unlink()
+    with pytest.raises(PrivacyError, match="Cannot open"):
+        ledger.reserve(GDP(1), "again, from nothing")
+    assert not (tmp_path / "a" / "books").exists()
+    PrivacyLedger(tmp_path / "a" / "books", GDP(5))
+    with pytest.raises(PrivacyError, match="no longer the ledger"):
+        ledger.reserve(GDP(1), "again, from a larger one")
+    with pytest.raises(PrivacyError, match="is a file"):
+        PrivacyLedger(":memory:", GDP(1))
+
+
+def test_a_wrong_start_leaves_no_ledger(path):
+    with pytest.raises(PrivacyError, match="did you mean 'add-remove'"):
+        PrivacyLedger(path, GDP(1), neighbours="add-remov")
+    assert not path.exists()
+    with pytest.raises(PrivacyError, match="GDP object"):
+        PrivacyLedger(path, 1.0)
+
+
+def test_tiny_losses_and_forged_entries_end(path):
+    ledger = PrivacyLedger(path, GDP(1))
+    ledger.reserve(GDP(1e-170), "next to nothing")
+    assert 0 < ledger.spent <= 1.0000000000000001e-170
+    assert ledger.remaining <= 1
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("insert into entry (mu, what) values ('7.0', 'forged')")
+        connection.commit()
+    assert ledger.remaining == 0
+    with pytest.raises(PrivacyError, match="0 left"):
+        ledger.reserve(GDP(1e-9), "after the forgery")

@@ -877,3 +877,31 @@ def test_a_release_spends_before_it_draws(tmp_path, monkeypatch):
     assert drawn
     assert ledger.entries[1].checksum is None
     assert ledger.spent == pytest.approx((0.3**2 + 0.2**2) ** 0.5)
+
+
+def test_only_mechanisms_of_this_package_are_released():
+    class Generous(RankDeficientGaussian):
+        def sigma(self, privacy, space):
+            return 1e-6
+
+    table = ContingencyTable(COUNTS, DOMAIN)
+    for mechanism in (Generous(), RankDeficientGaussian, "gaussian"):
+        with pytest.raises(PrivacyError, match="one of this package"):
+            release_table(table, GDP(0.01), mechanism=mechanism)
+
+
+def test_strata_are_part_of_what_a_release_says_it_protects(tmp_path):
+    table = ContingencyTable(COUNTS, DOMAIN)
+    made = release_table(table, GDP(0.5), strata=["B"])
+    assert made.statement()["Neighbours"] == "replace-one within each B"
+    assert "replace-one within each B" in repr(made)
+    ledger = PrivacyLedger(tmp_path / "l", GDP(1))
+    with pytest.raises(PrivacyError, match="do not add up"):
+        release_table(table, GDP(0.5), strata=["B"], ledger=ledger)
+    assert ledger.spent == 0
+
+
+def test_totals_that_the_noise_cannot_explain_are_refused_by_inference():
+    r = Release.from_noisy_table(NOISY, SMALL, sigma=2, n_total=1000)
+    with pytest.raises(ReleaseError, match="Check n_total and sigma"):
+        r.conditioned()
