@@ -25,8 +25,9 @@ __all__ = ["CellMoments", "cell_moments", "log_poisson"]
 Floats = NDArray[np.float64]
 
 _LATTICE_SD = 10.0
-_STEP = 0.7
+_STEP = 0.75  # its error is exp(-2 pi^2 / 0.75^2), 6e-16
 _NEGLIGIBLE = 1e-16
+_TAIL = 1e-15  # the next node, three quarters of a standard deviation on, holds 1e-18
 # Contraction (fused multiply-add) only ever removes a rounding.
 _compiled = njit(cache=True, nogil=True, fastmath={"contract"})
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -197,7 +198,7 @@ def _trapezoid(z: float, y: float, rate: float, log_rate: float, variance: float
     tilt = log_rate - math.log(z) + (y - mode) / variance
     sd = 1.0 / math.sqrt(1.0 / variance + 1.0 / z)
     step = _STEP * sd
-    origin = _half_stirling(z)
+    origin = _half_stirling(1.0 / z)
     half_precision = 0.5 / variance
     per_z = 1.0 / z
 
@@ -209,15 +210,18 @@ def _trapezoid(z: float, y: float, rate: float, log_rate: float, variance: float
             d = j * step
             if z + d < 1.0:  # the mode is above sd^2: nothing is left there
                 break
-            deviance = z * _excess(d * per_z) + d * d * half_precision
-            weight = math.exp(tilt * d - deviance - (_half_stirling(z + d) - origin))
+            x = d * per_z
+            both = 1.0 / ((1.0 + x) * (2.0 + x))  # one division for 1 / (1 + x) and x / (2 + x)
+            deviance = z * _excess(x, x * (1.0 + x) * both) + d * d * half_precision
+            stirling = _half_stirling(per_z * (2.0 + x) * both)
+            weight = math.exp(tilt * d - deviance - (stirling - origin))
             a, b = weight * j, j * j
             s0 += weight
             s1 += a
             s2 += weight * b
             s3 += a * b
             s4 += weight * b * b
-            if weight < _NEGLIGIBLE:
+            if weight < _TAIL:
                 break
     peak = log_poisson(mode, rate) - half_precision * (y - mode) ** 2
     return _cumulants(peak, mode, step, s0, s1, s2, s3, s4)
@@ -275,11 +279,11 @@ def _deviance(k: float, rate: float) -> float:
 
 
 @_compiled
-def _excess(x: float) -> float:
-    """Return (1 + x) log(1 + x) - x, for x > -1, without cancellation."""
+def _excess(x: float, r: float) -> float:
+    """Return (1 + x) log(1 + x) - x, for x > -1 and r = x / (2 + x), without cancellation."""
     if abs(x) > 0.3:
         return (1.0 + x) * math.log(1.0 + x) - x
-    r = x / (2.0 + x)  # log(1 + x) = 2 atanh(r) = 2 (r + r^3 t)
+    # log(1 + x) = 2 atanh(r) = 2 (r + r^3 t)
     q = r * r
     t = 1 / 11 + q * (1 / 13 + q * (1 / 15 + q * (1 / 17 + q * (1 / 19 + q / 21))))
     t = 1 / 3 + q * (1 / 5 + q * (1 / 7 + q * (1 / 9 + q * t)))
@@ -296,8 +300,7 @@ def _stirling(k: float) -> float:
 
 
 @_compiled
-def _half_stirling(z: float) -> float:
-    """Return log (z - 1/2)! - z log z + z - log(2 pi) / 2, for z far above 1."""
-    r = 1.0 / z
+def _half_stirling(r: float) -> float:
+    """Return log (z - 1/2)! - z log z + z - log(2 pi) / 2, for r = 1 / z far below 1."""
     u = r * r
     return -r * (1 / 24 - u * (7 / 2880 - u * (31 / 40320)))
