@@ -20,7 +20,7 @@ from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import DPContingencyError, PrivacyError, did_you_mean
 from dpcontingency.inference.hypothesis import TestResult, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.printing import pvalue_text
+from dpcontingency.inference.printing import p_equals
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
@@ -192,7 +192,7 @@ def _ledger(
 
 
 def _model(release: Release, generators: str | None, formula: str | None) -> LogLinearModel:
-    if (generators is None) == (formula is None):
+    if (not generators and not formula) or (generators and formula):
         _misuse('Say the model in one way: "[A B][B C]", or --formula "A*B + B*C".')
     if formula is not None:
         return LogLinearModel.from_formula(formula, release)
@@ -518,10 +518,10 @@ def _simpson(
     others = residuals.drop(residuals.idxmax()).max()
     return [
         f"1. Admit and Gender, all departments together: chi2 = {marginal.statistic:.1f} on "
-        f"{marginal.df} df, p = {pvalue_text(marginal.pvalue)}; odds of admission, men to women: "
+        f"{marginal.df} df, {p_equals(marginal.pvalue)}; odds of admission, men to women: "
         f"{odds:.2f} (95 % interval {low:.2f} to {high:.2f}).",
         f"2. Department by department: chi2 = {conditional.statistic:.1f} on {conditional.df} df, "
-        f"p = {pvalue_text(conditional.pvalue)}.",
+        f"{p_equals(conditional.pvalue)}.",
         f"3. The largest residual of that model, {residuals.max():.1f}, is in department "
         f"{residuals.idxmax()}; in the others none is above {others:.1f}.",
         f"4. Departments {chosen} admit more than half of those who apply; {shares[0]:.0%} of the "

@@ -172,6 +172,8 @@ class CoefficientResults(LikelihoodModelResults):
         """
         if method not in ("wald", "profile"):
             raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
+        if not 0 < alpha < 1:
+            raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {alpha}.")
         chosen = np.arange(len(self._names)) if cols is None else np.atleast_1d(cols)
         if method == "profile":
             ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
@@ -200,10 +202,9 @@ class CoefficientResults(LikelihoodModelResults):
         return self._on_arrays.wald_test(self._restrictions(r_matrix), **{"scalar": True, **kwargs})
 
     def f_test(self, r_matrix: Any, **kwargs: Any) -> Any:
-        """The Wald test in its F form, chi-square over its df, on ``df_resid``.
+        """The Wald test in its F form: chi-square over its df, with infinite denominator df.
 
-        Kept for those who ask for it: estimates are normal to the order of the approximation, so
-        `wald_test` is the one to use.
+        No scale is estimated, so the p-value is that of `wald_test`.
         """
         return self._on_arrays.f_test(self._restrictions(r_matrix), **kwargs)
 
@@ -261,6 +262,8 @@ class CoefficientResults(LikelihoodModelResults):
             scale=1.0,
         )
         plain.df_resid = self.df_resid
+        # No scale is estimated: df of cells are no df of error. SciPy's F law takes no infinity.
+        plain.df_resid_inference = 1e12
         return plain
 
     def _series(self, values: Any) -> pd.Series:

@@ -13,7 +13,7 @@ from scipy import stats
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.printing import pvalue_text
+from dpcontingency.inference.printing import p_equals, pvalue_text
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.release.release import Release
 
@@ -66,7 +66,7 @@ class TestResult:
             return f"<{self.name}: not done, because {self.reason}>"
         return (
             f"<{self.name} of {self.null}: {self.method} chi2 = {self.statistic:.4g}, "
-            f"df = {self.df}, p = {pvalue_text(self.pvalue)}; "
+            f"df = {self.df}, {p_equals(self.pvalue)}; "
             f"accounts for {' and '.join(self.accounts_for)}>"
         )
 

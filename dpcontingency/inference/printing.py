@@ -28,6 +28,18 @@ def pvalue_text(p: float) -> str:
     return f"{p:.2e}" if p < 1e-4 else f"{p:.4f}"
 
 
+def p_equals(p: float) -> str:
+    """A p-value in a sentence.
+
+    Examples
+    --------
+    >>> p_equals(0.0213), p_equals(0.0)
+    ('p = 0.0213', 'p < 1e-300')
+    """
+    text = pvalue_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def total_text(release: Any) -> str:
     """The number of records as printed, with its standard error where it is noisy."""
     if release.totals is not None:

@@ -177,7 +177,7 @@ class Laplace(Mechanism):
     The law is theta + b x, x standard Laplace on the p possible cells, b the smallest scale whose
     trade-off curve stays above that of mu-GDP (`laplace_scale`); its expected squared L2 error is
     2 b^2 p. It is worse than `Gaussian` on every cell unless mu > 3.6871 (``replace-one``). The
-    Gaussian-noise likelihood refuses its release, which bootstrap tests take.
+    Gaussian-noise likelihood refuses its release; ``release.noise.sample`` draws from its law.
 
     Notes
     -----

@@ -332,9 +332,9 @@ class LaplaceNoise:
             Always.
         """
         raise ReleaseError(
-            "The Gaussian-noise likelihood does not hold for Laplace noise. Test this release by "
-            "bootstrap, which draws from its own noise law, or release with a Gaussian mechanism "
-            "such as RankDeficientJamesStein()."
+            "The Gaussian-noise likelihood does not hold for Laplace noise. Release with a "
+            "Gaussian mechanism such as RankDeficientJamesStein(); a bootstrap of your own can "
+            "draw from this law by release.noise.sample(rng)."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -716,6 +716,14 @@ def test_f_test_is_the_wald_test_over_its_df(ucb):
     rows = np.eye(len(ucb[2].params))[:3]
     f, chi2 = ucb[2].f_test(rows), ucb[2].wald_test(rows)
     assert float(np.squeeze(f.statistic)) * 3 == pytest.approx(float(np.squeeze(chi2.statistic)))
+    expected = float(np.squeeze(chi2.pvalue))
+    assert float(np.squeeze(f.pvalue)) == pytest.approx(expected, rel=1e-4, abs=0)
+
+
+@pytest.mark.parametrize("alpha", [-1, 0, 1, 2, float("nan")])
+def test_an_interval_has_a_level(ucb, alpha):
+    with pytest.raises(ModelError, match="between 0 and 1"):
+        ucb[2].conf_int(alpha)
 
 
 # -- what is inherited --------------------------------------------------------------------------
