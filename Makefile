@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3.11 python3 python3.12 python3.13 pyth
 	&& echo $$candidate && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types tests bench format clean
+.PHONY: help demo test lint types tests bench validity format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,10 +35,14 @@ tests: $(VENV)/.stamp-test ## pytest on two processes; make tests ARGS="-k gdp" 
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # One after the other, so that their clocks are not in each other's way.
-bench: $(VENV)/.stamp-test ## the benchmarks, about 10 minutes, into benchmarks/results
+bench: $(VENV)/.stamp-test ## the benchmarks, about 30 minutes, into benchmarks/results
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/utility.py
+	$(BIN)/python benchmarks/utility_models.py
+
+validity: $(VENV)/.stamp-test ## size and coverage by simulation, about 15 minutes
+	$(BIN)/python benchmarks/validity.py
 
 format: $(VENV)/.stamp-test ## let ruff mend what it can
 	$(BIN)/ruff check --fix

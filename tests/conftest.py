@@ -5,8 +5,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 from dpcontingency.domain import Domain
+
+# The same examples in every run: a failure in CI is a failure here.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 DATA = Path(__file__).parents[1] / "data"
 
