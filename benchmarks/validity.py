@@ -43,7 +43,7 @@ def domain_of(shape: tuple[int, ...]) -> Domain:
     return Domain({name: list(range(n)) for name, n in zip("RSG", shape, strict=False)})
 
 
-def rejections(setting: tuple[str, int, float], replicates: int = 2000) -> dict[str, object]:
+def rejections(setting: tuple[str, int, float], replicates: int = 1000) -> dict[str, object]:
     """How often each test of a true independence rejects at 5 %."""
     name, n, mu = setting
     rows, columns, groups = TABLES[name]
@@ -54,32 +54,30 @@ def rejections(setting: tuple[str, int, float], replicates: int = 2000) -> dict[
         given = ("G",)
     domain = domain_of(probabilities.shape)
     rng = np.random.default_rng([list(TABLES).index(name), n, round(1000 * mu)])
-    hits = np.zeros(3)
-    undefined = 0
+    hits, done = np.zeros(3), np.zeros(3)
     for _ in range(replicates):
         counts = rng.multinomial(n, probabilities.ravel()).reshape(domain.shape)
         release = simulate_release(counts, domain, GDP(mu), rng)
         test = independence_test(release, "R", "S", given=given)
-        gof = test.null_fit.gof()
+        score = independence_test(release, "R", "S", given=given, statistic="score")
         naive = LogLinearModel(
             Release.exact(np.maximum(release.noisy, 0.5), domain),
             [("R", *given), ("S", *given)],
         ).fit(warn_convergence=False)
-        hits += [
-            test.pvalue < 0.05,
-            gof.loc["noise-aware score", "pvalue"] < 0.05,
-            stats.chi2.sf(naive.pearson_chi2, test.df) < 0.05,
-        ]
-        undefined += not test.null_fit.existence.exists
-    lr, score, ignored = hits / replicates
+        df = naive.df_resid
+        pvalues = [test.pvalue, score.pvalue, stats.chi2.sf(naive.pearson_chi2, df)]
+        hits += np.less(pvalues, 0.05)
+        done += np.isfinite(pvalues)
+    sizes = hits / np.maximum(done, 1)
     return {
         "table": name,
         "n": n,
         "mu": mu,
-        "LR": lr,
-        "score": score,
-        "noise ignored": ignored,
-        "null not estimable": undefined / replicates,
+        "LR": sizes[0],
+        "score": sizes[1],
+        "noise ignored": sizes[2],
+        "LR not done": 1 - done[0] / replicates,
+        "score not done": 1 - done[1] / replicates,
         "replicates": replicates,
     }
 
@@ -142,28 +140,27 @@ def main() -> None:
     warnings.simplefilter("ignore")
     RESULTS.mkdir(exist_ok=True)
     with ProcessPoolExecutor(2) as pool:
-        covered = pd.DataFrame(pool.map(coverage, (1.0, 0.3, 0.1)))
-        size = pd.DataFrame(pool.map(rejections, product(TABLES, SIZES, LOSSES)))
-    for name, table, note in (
-        (
+        write(
             "coverage",
-            covered,
+            pd.DataFrame(pool.map(coverage, (1.0, 0.3, 0.1))),
             "Coverage of 95 % intervals, Czech autoworkers, all two-way (21 parameters); "
             "Monte-Carlo SE of one parameter's coverage 0.007. `noise ignored`: the same fit to "
             "the noisy cells, raised to 0.5 where lower, taken for counts.",
-        ),
-        (
+        )
+        write(
             "size",
-            size,
-            "Rejections of a true independence at 5 %, asymptotic p-values; Monte-Carlo SE 0.005 "
-            "at 5 %. `noise ignored`: Pearson's test on the noisy cells, raised to 0.5 where they "
-            "are lower.",
-        ),
-    ):
-        table.to_csv(RESULTS / f"validity_{name}.csv", index=False, float_format="%.6g")
-        text = f"{note}\n\n{markdown(table)}"
-        (RESULTS / f"validity_{name}.md").write_text(text, encoding="utf-8")
-        print(text)
+            pd.DataFrame(pool.map(rejections, product(TABLES, SIZES, LOSSES))),
+            "Rejections of a true independence at 5 %, asymptotic p-values, among the tests that "
+            "could be done; Monte-Carlo SE 0.007 at 5 %. `noise ignored`: Pearson's test on the "
+            "noisy cells, raised to 0.5 where they are lower.",
+        )
+
+
+def write(name: str, table: pd.DataFrame, note: str) -> None:
+    table.to_csv(RESULTS / f"validity_{name}.csv", index=False, float_format="%.6g")
+    text = f"{note}\n\n{markdown(table)}"
+    (RESULTS / f"validity_{name}.md").write_text(text, encoding="utf-8")
+    print(text, flush=True)
 
 
 if __name__ == "__main__":
