@@ -163,15 +163,19 @@ def _against_saturated(
         return _not_done(
             "the null model leaves no degrees of freedom: a factor has a single level, or all "
             "records share one, or there are none",
+            0,
             common,
         )
     fit = model.fit(warn_convergence=False)
     if not fit.converged:
-        return _not_done(f"the fit of the null model did not converge: {fit.reason}", common)
+        return _not_done(
+            f"the fit of the null model did not converge: {fit.reason}", model.df_resid, common
+        )
     if statistic == "score" and not (fit.existence.exists or model.release.noise.is_exact):
         return _not_done(
             "noise has eaten a margin of the null model, and the score statistic has no chi-square "
             "law at such a boundary; the likelihood ratio (statistic='lr') can be used",
+            model.df_resid,
             common,
         )
     value = fit.deviance if statistic == "lr" else fit.pearson_chi2
@@ -189,9 +193,9 @@ def _against_saturated(
     )
 
 
-def _not_done(reason: str, common: dict[str, Any]) -> TestResult:
+def _not_done(reason: str, df: int, common: dict[str, Any]) -> TestResult:
     return TestResult(
-        statistic=math.nan, df=0, pvalue=math.nan, log_pvalue=math.nan, reason=reason, **common
+        statistic=math.nan, df=df, pvalue=math.nan, log_pvalue=math.nan, reason=reason, **common
     )
 
 

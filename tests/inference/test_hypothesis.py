@@ -238,6 +238,7 @@ def test_no_score_test_where_noise_has_eaten_a_margin():
     score = independence_test(release, "R", "S", statistic="score")
     assert np.isnan(score.pvalue)
     assert "likelihood ratio" in score.reason
+    assert score.df == 2
     ratio = independence_test(release, "R", "S")
     assert ratio.pvalue == pytest.approx(1)
     assert any("Within noise of 0" in note for note in ratio.notes)
