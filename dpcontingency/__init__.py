@@ -1,42 +1,43 @@
 """Private contingency tables, and log-linear inference that allows for their noise."""
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from dpcontingency import errors
 from dpcontingency.domain import Domain
-from dpcontingency.inference.comparison import compare
-from dpcontingency.inference.families import (
-    all_kway,
-    conditional,
-    conditional_independences,
-    is_decomposable,
-    is_graphical,
-    joint,
-    mutual,
-    saturated,
-)
-from dpcontingency.inference.hypothesis import TestResult, independence_test
-from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.results import LogLinearResults
-from dpcontingency.inference.selection import kway_tests, partial_association, step
-from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
-from dpcontingency.privacy.ledger import PrivacyLedger
-from dpcontingency.release.comparison import compare_mechanisms
-from dpcontingency.release.mechanisms import (
-    BlockJamesStein,
-    Gaussian,
-    JamesStein,
-    Laplace,
-    RankDeficientGaussian,
-    RankDeficientJamesStein,
-)
-from dpcontingency.release.publish import release_table, simulate_release
-from dpcontingency.release.release import Release, load_release
 from dpcontingency.table import ContingencyTable
 from dpcontingency.tabulate import tabulate
 
 if TYPE_CHECKING:
+    from dpcontingency.inference.comparison import compare
+    from dpcontingency.inference.families import (
+        all_kway,
+        conditional,
+        conditional_independences,
+        is_decomposable,
+        is_graphical,
+        joint,
+        mutual,
+        saturated,
+    )
+    from dpcontingency.inference.hypothesis import TestResult, independence_test
+    from dpcontingency.inference.loglinear import LogLinearModel
+    from dpcontingency.inference.results import LogLinearResults
+    from dpcontingency.inference.selection import kway_tests, partial_association, step
+    from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
+    from dpcontingency.privacy.ledger import PrivacyLedger
+    from dpcontingency.release.comparison import compare_mechanisms
+    from dpcontingency.release.mechanisms import (
+        BlockJamesStein,
+        Gaussian,
+        JamesStein,
+        Laplace,
+        RankDeficientGaussian,
+        RankDeficientJamesStein,
+    )
+    from dpcontingency.release.publish import release_table, simulate_release
+    from dpcontingency.release.release import Release, load_release
     from dpcontingency.report import plots
     from dpcontingency.report.document import write_report
 
@@ -81,18 +82,50 @@ __all__ = [
     "write_report",
 ]
 
+# Loaded when first asked for: scipy, statsmodels, numba and matplotlib are most of the time.
+_HOMES = {
+    "compare": "inference.comparison",
+    "all_kway": "inference.families",
+    "conditional": "inference.families",
+    "conditional_independences": "inference.families",
+    "is_decomposable": "inference.families",
+    "is_graphical": "inference.families",
+    "joint": "inference.families",
+    "mutual": "inference.families",
+    "saturated": "inference.families",
+    "TestResult": "inference.hypothesis",
+    "independence_test": "inference.hypothesis",
+    "LogLinearModel": "inference.loglinear",
+    "LogLinearResults": "inference.results",
+    "kway_tests": "inference.selection",
+    "partial_association": "inference.selection",
+    "step": "inference.selection",
+    "GDP": "privacy.gdp",
+    "epsilon_delta_trade_off": "privacy.gdp",
+    "PrivacyLedger": "privacy.ledger",
+    "compare_mechanisms": "release.comparison",
+    "BlockJamesStein": "release.mechanisms",
+    "Gaussian": "release.mechanisms",
+    "JamesStein": "release.mechanisms",
+    "Laplace": "release.mechanisms",
+    "RankDeficientGaussian": "release.mechanisms",
+    "RankDeficientJamesStein": "release.mechanisms",
+    "release_table": "release.publish",
+    "simulate_release": "release.publish",
+    "Release": "release.release",
+    "load_release": "release.release",
+    "plots": "report.plots",
+    "write_report": "report.document",
+}
+
 
 def __getattr__(name: str) -> object:
-    """Load what draws when it is first asked for: it is over a quarter of the import time."""
-    if name == "plots":
-        from dpcontingency.report import plots
-
-        return plots
-    if name == "write_report":
-        from dpcontingency.report.document import write_report
-
-        return write_report
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load a public name from its home when it is first asked for (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_HOMES[name]}")
+    value = globals()[name] = getattr(module, name, module)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -45,13 +45,30 @@ def test_the_readme_is_short():
     assert re.findall(r"^make \w+", commands[1], re.MULTILINE) == ["make demo", "make test"]
 
 
-def test_what_draws_is_loaded_when_asked_for():
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_what_fits_and_draws_is_loaded_when_asked_for():
+    heavy = ("scipy", "statsmodels", "numba", "matplotlib")
     code = (
         "import sys, dpcontingency as dpc\n"
-        "assert not any(name.partition('.')[0] == 'matplotlib' for name in sys.modules)\n"
-        "dpc.plots.mosaic, dpc.write_report\n"
-        "assert 'matplotlib' in sys.modules\n"
+        f"loaded = lambda: [name for name in {heavy} if name in sys.modules]\n"
+        "print(loaded())\n"
+        "dpc.LogLinearModel, dpc.plots.mosaic, dpc.write_report\n"
+        "print(loaded())\n"
         "try:\n    dpc.plot\nexcept AttributeError as error:\n    print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "module 'dpcontingency' has no attribute 'plot'\n"
+    before, after, error = run(code).splitlines()
+    assert before == "[]"
+    assert after == str(list(heavy))
+    assert error == "module 'dpcontingency' has no attribute 'plot'"
+
+
+def test_a_module_never_stands_in_the_place_of_a_function_of_its_name():
+    code = (
+        "import dpcontingency as dpc, dpcontingency.cli, dpcontingency.tabulate\n"
+        "print(all(callable(getattr(dpc, n)) for n in dpc.__all__ if n not in ('errors', 'plots')))"
+    )
+    assert run(code) == "True"
