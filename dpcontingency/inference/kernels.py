@@ -14,10 +14,11 @@ its count is small, so the cost per cell is bounded whatever the counts and the 
 """
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import get_num_threads, njit
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["CellMoments", "cell_moments", "log_poisson"]
@@ -27,6 +28,7 @@ Floats = NDArray[np.float64]
 _LATTICE_SD = 5.0
 _SKEWED = 0.06  # sd / mode; up to here 20 nodes are exact to rounding, and lie within 0.46 modes
 _NEGLIGIBLE = 1e-16
+_CELLS_PER_THREAD = 2**15  # ten milliseconds of work
 _NODES, _NODE_WEIGHTS = (array[10:] for array in np.polynomial.hermite_e.hermegauss(20))
 # Contraction (fused multiply-add) only ever removes a rounding.
 _compiled = njit(cache=True, nogil=True, fastmath={"contract"})
@@ -74,13 +76,19 @@ def cell_moments(y: ArrayLike, rate: ArrayLike, variance: ArrayLike) -> CellMome
     # Copies: contiguous and writable, whatever came, so that one compiled version serves all
     a, b, c = (np.array(column, dtype=np.float64, order="C") for column in columns)
     out = np.empty((5, a.size))
-    _fill(a, b, c, out)
+    n_parts = min(get_num_threads(), a.size // _CELLS_PER_THREAD)
+    if n_parts <= 1:
+        _fill(a, b, c, out, 0, a.size)
+    else:  # cell by cell, so the number of threads changes no digit
+        ends = [a.size * part // n_parts for part in range(n_parts + 1)]
+        with ThreadPoolExecutor(n_parts) as pool:
+            list(pool.map(lambda start, end: _fill(a, b, c, out, start, end), ends, ends[1:]))
     return CellMoments(*out)
 
 
 @_compiled
-def _fill(y: Floats, rate: Floats, variance: Floats, out: Floats) -> None:
-    for c in range(y.size):
+def _fill(y: Floats, rate: Floats, variance: Floats, out: Floats, start: int, end: int) -> None:
+    for c in range(start, end):
         out[0, c], out[1, c], out[2, c], out[3, c], out[4, c] = _cell(y[c], rate[c], variance[c])
 
 

@@ -3,6 +3,7 @@
 import math
 import time
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -167,6 +168,20 @@ def test_little_noise_tends_to_no_noise():
     noisy, exact = cell_moments(17.0, 12.0, 1e-6), cell_moments(17.0, 12.0, 0.0)
     assert noisy.log_weight == pytest.approx(exact.log_weight, rel=1e-14)
     assert noisy.mean == pytest.approx(17.0, rel=1e-15)
+
+
+def test_threads_change_no_digit():
+    rng = np.random.default_rng(5)
+    rates = np.exp(rng.uniform(-2, 9, 70_001))
+    noisy = rng.poisson(rates) + 3 * rng.standard_normal(rates.size)
+    threads = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        one = cell_moments(noisy, rates, 9.0)
+    finally:
+        numba.set_num_threads(threads)
+    several = cell_moments(noisy, rates, 9.0)
+    assert all((a == b).all() for a, b in zip(one, several, strict=True))
 
 
 def test_arguments_broadcast_and_are_not_written_to():
