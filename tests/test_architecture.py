@@ -59,6 +59,7 @@ FLOORS = {
     "inference.families": 4,
     "inference.existence": 4,
     "inference.newton": 4,
+    "inference.replicates": 4,
     "inference.gaussian": 4,
     "inference.rows": 4,
     "inference.profile": 4,

@@ -41,8 +41,10 @@ class LikelihoodPoint:
 
     Attributes
     ----------
-    loglik : float
-        Up to a constant of the noise alone; never a density in the counts.
+    parts : ndarray
+        The log-likelihood of each stratum, shape (G,), where totals are known, and of each cell,
+        shape (p,), where none is. Up to a constant of the noise alone; never a density in the
+        counts.
     score : ndarray of shape (p,)
         Gradient of `loglik` in the log rates.
     fitted : ndarray of shape (p,)
@@ -53,11 +55,24 @@ class LikelihoodPoint:
         log(t / n) of each stratum, where totals are known.
     """
 
-    loglik: float
+    parts: Floats
     score: Floats
     fitted: Floats
     moments: CellMoments
     tilt: Floats | None
+
+    @property
+    def loglik(self) -> float:
+        """The log-likelihood: the sum of its independent parts."""
+        return float(self.parts.sum())
+
+    def by_part(self, cells: Floats) -> Floats:
+        """Sum cell values over the cells of each part."""
+        return cells
+
+    def of_part(self, parts: Floats) -> Floats:
+        """The value of its part for each cell."""
+        return parts
 
     @property
     def posterior_mean(self) -> Floats:
@@ -103,6 +118,12 @@ class _MultinomialPoint(LikelihoodPoint):
     tilt: Floats
     known: "_KnownTotals"
     peak: tuple[Floats, Floats, Floats]
+
+    def by_part(self, cells: Floats) -> Floats:
+        return self.known.sum(cells)
+
+    def of_part(self, parts: Floats) -> Floats:
+        return np.asarray(parts[self.known.strata])
 
     def hessian(self) -> DiagonalPlusLowRank:
         s, k3, k4 = self.moments[2:]
@@ -230,10 +251,11 @@ class NoisyTableLikelihood:
         """The known total of each stratum, shape (G,), or None."""
         return None if self._known is None else self._known.totals
 
-    def at(self, eta: ArrayLike) -> LikelihoodPoint:
+    def at(self, eta: ArrayLike, tilt: Floats | None = None) -> LikelihoodPoint:
         """Evaluate at log rates `eta`, shape (p,), free up to a constant in each stratum.
 
         Without totals there is no free constant. ``-inf`` marks a cell that cannot hold a record.
+        `tilt` is a guess of the tilt of the point, which saves time.
 
         Raises
         ------
@@ -247,7 +269,7 @@ class NoisyTableLikelihood:
                 f"log rates must have shape {self.noisy.shape} and be numbers or -inf; check the "
                 "offset and the step that led here."
             )
-        return self._at(eta, None)
+        return self._at(eta, tilt)
 
     def as_counts(self, eta: ArrayLike, counts: Floats) -> LikelihoodPoint:
         """Return the classical likelihood of `counts` that add up to these totals.
@@ -260,14 +282,14 @@ class NoisyTableLikelihood:
             log_rate = known.log_probabilities(log_rate) + _log(known.totals)[known.strata]
         fitted = np.exp(np.minimum(log_rate, _LOG_RATE_LIMIT))
         alive = fitted > 0.0
-        loglik = float(counts[alive] @ log_rate[alive] - fitted.sum())
+        cells = np.where(alive, counts * np.where(alive, log_rate, 0.0), 0.0) - fitted
         none = np.zeros_like(fitted)
         moments = CellMoments(none, counts, none, none, none)
         if known is None:
-            return LikelihoodPoint(loglik, counts - fitted, fitted, moments, None)
+            return LikelihoodPoint(cells, counts - fitted, fitted, moments, None)
         flat = np.zeros_like(known.totals)
         return _MultinomialPoint(
-            loglik, counts - fitted, fitted, moments, flat, known, (flat, flat, flat)
+            known.sum(cells), counts - fitted, fitted, moments, flat, known, (flat, flat, flat)
         )
 
     def saturated(self) -> LikelihoodPoint:
@@ -323,23 +345,34 @@ class NoisyTableLikelihood:
         top = _ratio(slope, -np.expm1(-_ratio(np.ones_like(slope), self.variances)))
         means = np.where(born, np.minimum(top, 1.0), point.fitted)
         moved = _log(np.where(dies, 0.0, means))
-        candidate = self._at(moved, point.tilt)
-        return (moved, candidate) if candidate.loglik > point.loglik else (eta, point)
+        return self._where_higher(eta, point, moved)
 
     def _climb(self, eta: Floats, point: LikelihoodPoint) -> tuple[Floats, LikelihoodPoint]:
-        """One damped Newton step, or none where it promises nothing."""
+        """One damped Newton step in each part, or none where it promises nothing."""
         step = _ascent(point)
-        rounding = 1e-15 * abs(point.loglik)
-        if point.score @ step <= max(_IGNORED_GAIN, rounding):
-            return eta, point
-        length = 1.0
-        while length > _SHORTEST_STEP:
-            moved = eta + length * step
-            candidate = self._at(moved, point.tilt)
-            if candidate.loglik > point.loglik:
-                return moved, candidate
-            length /= 4.0
+        promise = point.by_part(point.score * step)
+        length = (promise > np.maximum(_IGNORED_GAIN, 1e-15 * np.abs(point.parts))).astype(float)
+        while length.any():
+            moved = eta + point.of_part(length) * step
+            eta, higher = self._where_higher(eta, point, moved)
+            length = np.where(higher.parts > point.parts, 0.0, length / 4.0)
+            length[length < _SHORTEST_STEP] = 0.0
+            point = higher
         return eta, point
+
+    def _where_higher(
+        self, eta: Floats, point: LikelihoodPoint, moved: Floats
+    ) -> tuple[Floats, LikelihoodPoint]:
+        """Move the parts whose log-likelihood rises by it."""
+        candidate = self._at(moved, point.tilt)
+        higher = candidate.parts > point.parts
+        if not higher.any():
+            return eta, point
+        stays = (moved != eta) & ~point.of_part(higher)
+        if stays.any():
+            moved = np.where(stays, eta, moved)
+            candidate = self._at(moved, point.tilt)
+        return moved, candidate
 
     def _at(self, eta: Floats, tilt: Floats | None) -> LikelihoodPoint:
         """Evaluate at `eta`; `tilt` is a guess of log(t / n)."""
@@ -347,8 +380,7 @@ class NoisyTableLikelihood:
         if known is None:
             rate = np.exp(np.minimum(eta, _LOG_RATE_LIMIT))
             moments = cell_moments(self.noisy, rate, self.variances)
-            loglik = float(moments.log_weight.sum())
-            return LikelihoodPoint(loglik, moments.mean - rate, rate, moments, None)
+            return LikelihoodPoint(moments.log_weight, moments.mean - rate, rate, moments, None)
         strata, n = known.strata, known.totals
         log_pi = known.log_probabilities(eta)
         tilt, moments = self._impose_totals(
@@ -356,11 +388,11 @@ class NoisyTableLikelihood:
         )
         v, v3 = known.sum(moments.variance), known.sum(moments.third)
         h, h1, h2 = log_lattice_peak(v)
-        prior = sum(log_poisson(*pair) for pair in zip(n, n * np.exp(tilt), strict=True))
+        prior = [log_poisson(*pair) for pair in zip(n, n * np.exp(tilt), strict=True)]
         fitted = n[strata] * np.exp(log_pi)
         bend = moments.third - _ratio(moments.variance, v[strata]) * v3[strata]
         return _MultinomialPoint(
-            loglik=float(moments.log_weight.sum() - prior + h.sum()),
+            parts=known.sum(moments.log_weight) - prior + h,
             score=moments.mean - fitted + h1[strata] * bend,
             fitted=fitted,
             moments=moments,
