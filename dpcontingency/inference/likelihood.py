@@ -368,7 +368,7 @@ class NoisyTableLikelihood:
         higher = candidate.parts > point.parts
         if not higher.any():
             return eta, point
-        stays = (moved != eta) & ~point.of_part(higher)
+        stays = (moved != eta) & (point.of_part(higher.astype(np.float64)) == 0.0)
         if stays.any():
             moved = np.where(stays, eta, moved)
             candidate = self._at(moved, point.tilt)
