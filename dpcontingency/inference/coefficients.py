@@ -231,14 +231,14 @@ class CoefficientResults(LikelihoodModelResults):
                 f"wald_test_terms takes no {', '.join(kwargs)}; give further restrictions to "
                 "wald_test."
             )
-        factors = [self._factors_of(code) for code in self.model._design.codes]
+        columns = self.model._columns
         groups: dict[str, list[int]] = {}
-        for j, names in enumerate(factors):
-            groups.setdefault(":".join(names) or "Intercept", []).append(j)
+        for j, column in enumerate(columns):
+            groups.setdefault(column.term, []).append(j)
         if skip_single:
-            groups = {name: columns for name, columns in groups.items() if len(columns) > 1}
+            groups = {name: places for name, places in groups.items() if len(places) > 1}
         for factor in combine_terms or ():
-            groups[factor] = [j for j, names in enumerate(factors) if factor in names]
+            groups[factor] = [j for j, column in enumerate(columns) if factor in column.factors]
         covariance: Array = np.asarray(self.normalized_cov_params)
         return wald_terms(groups, np.asarray(self.params, dtype=np.float64), covariance)
 
@@ -272,10 +272,6 @@ class CoefficientResults(LikelihoodModelResults):
     def _restrictions(self, hypothesis: Any) -> tuple[Array, Array]:
         return restrictions(hypothesis, self._names, self._fit.at_infinity)
 
-    def _factors_of(self, code: Any) -> list[str]:
-        names = self.model.release.domain.names
-        return [name for name, level in zip(names, code, strict=True) if level > 0]
-
     def _profile(self, combination: Array) -> Profile:
         """The profile likelihood of a combination of treatment-coded coefficients."""
         recode = self.model._recode
@@ -287,7 +283,10 @@ class CoefficientResults(LikelihoodModelResults):
 
     def _profile_interval(self, j: int, alpha: float) -> tuple[float, float]:
         recode = self.model._recode
-        combination = np.eye(len(self._names))[j] if recode is None else recode[j]
+        # A score may be in any unit; the search for the ends is at home on the log scale.
+        unit = float(self.model._units[j])
+        combination = (np.eye(len(self._names))[j] if recode is None else recode[j]) * unit
         drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * self._fit.at_infinity[j]
-        scale = 1.0 if self._fit.at_infinity[j] else float(self.bse.iloc[j])
-        return self._profile(combination).interval(self.llf, alpha, scale, drift)
+        scale = 1.0 if self._fit.at_infinity[j] else float(self.bse.iloc[j]) * unit
+        lower, upper = self._profile(combination).interval(self.llf, alpha, scale, drift)
+        return lower / unit, upper / unit

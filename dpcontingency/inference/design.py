@@ -16,6 +16,7 @@ S costs one pass over the table per factor, so X is never formed (METHODS 2.5).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import product
@@ -24,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from dpcontingency.inference.columns import MarginColumns
 from dpcontingency.inference.kernels import fold_axis, unfold_axis
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 
@@ -31,7 +33,67 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 
-class HierarchicalDesign:
+class Design(ABC):
+    """The columns X of a model on a table, by what they do to vectors.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape of the table.
+    strata : tuple of int
+        Axes whose joint margin is fixed; `compress` keeps their cells apart.
+    codes : ndarray of int, shape (h, K)
+        The level of each factor that a column of the hierarchical part involves, or 0.
+    extra : MarginColumns or None
+        The columns after those.
+    """
+
+    shape: tuple[int, ...]
+    strata: tuple[int, ...]
+    codes: Index
+    extra: MarginColumns | None = None
+
+    @property
+    @abstractmethod
+    def n_columns(self) -> int:
+        """The number of columns of X."""
+
+    @abstractmethod
+    def keep(self, columns: npt.NDArray[np.bool_]) -> Design:
+        """The same design with some columns only."""
+
+    @abstractmethod
+    def matrix(self) -> csr_array:
+        """X itself, sparse. Only linear programs need it."""
+
+    @abstractmethod
+    def dot(self, beta: Array) -> Array:
+        """X b, one number a cell (flat)."""
+
+    @abstractmethod
+    def tdot(self, cells: Array) -> Array:
+        """X' w for one number a cell (flat)."""
+
+    @abstractmethod
+    def gram(self, weights: Array) -> Array:
+        """X' diag(w) X."""
+
+    @abstractmethod
+    def by_stratum(self, cells: Array) -> Array:
+        """X' w inside each stratum: one row a stratum."""
+
+    def compress(self, curvature: DiagonalPlusLowRank) -> Array:
+        """X' (diagonal + low rank) X."""
+        out = self.gram(curvature.diagonal)
+        if len(curvature.vectors):
+            rows = np.stack([self.by_stratum(v) for v in curvature.vectors])  # (R, G, q)
+            weighted = np.einsum("grs,sgj->rgj", curvature.cores, rows)
+            flat = (rows.shape[0] * rows.shape[1], self.n_columns)
+            out += rows.reshape(flat).T @ weighted.reshape(flat)
+        return out
+
+
+class HierarchicalDesign(Design):
     """The columns of a hierarchical model on a table, in treatment coding.
 
     Parameters
@@ -53,7 +115,7 @@ class HierarchicalDesign:
         self.strata = strata
         blocks = [self._term_codes(term) for term in self.terms]
         self.sizes = tuple(len(block) for block in blocks)
-        self.codes: Index = np.concatenate([np.zeros((0, len(shape)), dtype=np.intp), *blocks])
+        self.codes = np.concatenate([np.zeros((0, len(shape)), dtype=np.intp), *blocks])
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
         self._strides = np.array(strides, dtype=np.intp)
         self._flat = self.codes @ self._strides
@@ -103,15 +165,19 @@ class HierarchicalDesign:
         sums = np.append(self._sums(weights, ()), 0.0)
         return np.asarray(sums[self._pairs])
 
-    def compress(self, curvature: DiagonalPlusLowRank) -> Array:
-        """X' (diagonal + low rank) X."""
-        out = self.gram(curvature.diagonal)
-        if len(curvature.vectors):
-            rows = np.stack([self._by_stratum(v) for v in curvature.vectors])  # (R, G, q)
-            weighted = np.einsum("grs,sgj->rgj", curvature.cores, rows)
-            flat = (rows.shape[0] * rows.shape[1], self.n_columns)
-            out += rows.reshape(flat).T @ weighted.reshape(flat)
-        return out
+    def by_stratum(self, cells: Array) -> Array:
+        """X' w inside each stratum: one row a stratum."""
+        if not self.strata:
+            return self.tdot(cells)[None, :]
+        sums = self._sums(cells, self.strata)
+        axes = list(self.strata)
+        levels = np.indices([self.shape[axis] for axis in axes]).reshape(len(axes), -1).T
+        inner = self.codes.copy()
+        inner[:, axes] = 0
+        positions = levels @ self._strides[axes]
+        inside = self.codes[None, :, axes]
+        agree = ((inside == 0) | (inside == levels[:, None, :])).all(axis=-1)
+        return np.where(agree, sums[positions[:, None] + inner @ self._strides], 0.0)
 
     def _term_codes(self, term: tuple[int, ...]) -> Index:
         levels = list(product(*(range(1, self.shape[axis]) for axis in term)))
@@ -143,20 +209,6 @@ class HierarchicalDesign:
             clash |= (one != other) & (one > 0) & (other > 0)
         flat[clash] = math.prod(self.shape)  # one past the table, where `gram` puts a 0
         return flat
-
-    def _by_stratum(self, cells: Array) -> Array:
-        """X' w inside each stratum: one row a stratum."""
-        if not self.strata:
-            return self.tdot(cells)[None, :]
-        sums = self._sums(cells, self.strata)
-        axes = list(self.strata)
-        levels = np.indices([self.shape[axis] for axis in axes]).reshape(len(axes), -1).T
-        inner = self.codes.copy()
-        inner[:, axes] = 0
-        positions = levels @ self._strides[axes]
-        inside = self.codes[None, :, axes]
-        agree = ((inside == 0) | (inside == levels[:, None, :])).all(axis=-1)
-        return np.where(agree, sums[positions[:, None] + inner @ self._strides], 0.0)
 
 
 def sum_coding(shape: tuple[int, ...], terms: Sequence[tuple[int, ...]]) -> Array:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.design import HierarchicalDesign
+from dpcontingency.inference.design import Design
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 
 Array = npt.NDArray[np.float64]
@@ -62,13 +63,13 @@ class Existence:
 
 
 def undetermined(
-    design: HierarchicalDesign, step: Array, fitted: Array, cells: Mask, strata: Labels | None
+    design: Design, step: Array, fitted: Array, cells: Mask, strata: Labels | None
 ) -> Array:
     """The directions that the data leave open at the end of a fit, one a column, shape (q, r).
 
     Parameters
     ----------
-    design : HierarchicalDesign
+    design : Design
         The free columns of the model.
     step : ndarray, shape (q,)
         The Newton step still open.
@@ -97,12 +98,12 @@ def undetermined(
     return np.asarray(vectors[:, values <= RANK_TOLERANCE * max(float(values.max()), 1.0)])
 
 
-def facial_set(design: HierarchicalDesign, counts: Array, possible: Mask, strata: Labels) -> Mask:
+def facial_set(design: Design, counts: Array, possible: Mask, strata: Labels) -> Mask:
     """The cells that keep a positive mean at the maximum of the likelihood of exact counts.
 
     Parameters
     ----------
-    design : HierarchicalDesign
+    design : Design
         The free columns of the model.
     counts : ndarray, shape (p,)
         Exact counts, structural zeros included.
@@ -138,7 +139,7 @@ def facial_set(design: HierarchicalDesign, counts: Array, possible: Mask, strata
     return face
 
 
-def independent_columns(design: HierarchicalDesign, cells: Mask, strata: Labels | None) -> Mask:
+def independent_columns(design: Design, cells: Mask, strata: Labels | None) -> Mask:
     """Which columns are not linear combinations of earlier ones on some cells.
 
     Columns of ones for the strata, where totals are fixed, come before all.
@@ -151,11 +152,53 @@ def independent_columns(design: HierarchicalDesign, cells: Mask, strata: Labels 
         pivot = gram[j, j]
         if pivot > RANK_TOLERANCE * scale[j]:
             kept[j] = True
-            gram = gram - np.outer(gram[:, j], gram[j]) / pivot
+            ahead = gram[j, j + 1 :]
+            gram[j + 1 :, j + 1 :] -= np.outer(ahead, ahead / pivot)
     return kept
 
 
-def _gram(design: HierarchicalDesign, weights: Array, strata: Labels | None) -> Array:
+class Span:
+    """The vectors over the cells that the independent columns of a design can make.
+
+    Parameters
+    ----------
+    design : Design
+        Columns none of which is a combination of others.
+    cells : ndarray of bool, shape (p,)
+        The cells that count.
+    strata : ndarray of int, shape (p,), or None
+        The stratum of each cell where totals are fixed: columns of ones for these come free.
+    """
+
+    def __init__(self, design: Design, cells: Mask, strata: Labels | None) -> None:
+        self._design, self._strata = design, strata
+        self._weights = cells.astype(np.float64)
+        gram = _gram(design, self._weights, strata)
+        self._scale = 1 / np.sqrt(np.diag(gram))
+        self._factor = cho_factor(gram * np.outer(self._scale, self._scale)) if len(gram) else None
+
+    def coordinates(self, vector: Array) -> tuple[Array, bool]:
+        """The combination of columns nearest to a vector, and whether it is the vector."""
+        inside = self._centred(vector)
+        near = np.zeros(self._design.n_columns)
+        if self._factor is not None:
+            near = self._scale * cho_solve(self._factor, self._scale * self._design.tdot(inside))
+        left = self._centred(vector - self._design.dot(near))
+        size = max(float(inside @ inside), 1e-14 * float(vector @ vector))
+        return near, float(left @ left) <= RANK_TOLERANCE * size
+
+    def _centred(self, vector: Array) -> Array:
+        """The vector on the cells that count, less its mean over each stratum."""
+        inside = vector * self._weights
+        if self._strata is None:
+            return inside
+        groups = int(self._strata.max()) + 1
+        sizes, sums = (sum_by_stratum(self._strata, v, groups) for v in (self._weights, inside))
+        means = np.divide(sums, sizes, out=np.zeros(groups), where=sizes > 0)
+        return np.asarray(inside - means[self._strata] * self._weights)
+
+
+def _gram(design: Design, weights: Array, strata: Labels | None) -> Array:
     """X' diag(w) X after taking out the columns of ones of the strata, where totals are fixed."""
     if strata is None:
         return design.gram(weights)

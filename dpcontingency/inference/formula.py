@@ -1,7 +1,7 @@
-"""The three notations of a hierarchical model, each read into a generating class.
+"""The three notations of a model, each read into a generating class; a formula also into terms.
 
 A formula is data, not code: names are looked up among the factors and nothing is evaluated. The
-algebra of terms (``+ - * : / **``) is patsy's own, on placeholders for the factors.
+algebra of terms (``+ - * : / **``) is patsy's own, on placeholders for factors and named terms.
 """
 
 from __future__ import annotations
@@ -12,11 +12,21 @@ from collections.abc import Iterable, Sequence
 from patsy import ModelDesc, PatsyError
 
 from dpcontingency.errors import ModelError, did_you_mean
+from dpcontingency.inference.terms import (
+    ALLOWED,
+    KINDS,
+    Named,
+    SpecialTerm,
+    checked_named,
+    maximal_terms,
+    quoted,
+)
 
 Generators = tuple[tuple[str, ...], ...]
 
 _QUOTED = r"`(?P<tick>[^`]*)`|Q\(\s*(?P<quote>[\"'])(?P<q>.*?)(?P=quote)\s*\)"
 _TOKEN = re.compile(rf"\s*(?:{_QUOTED}|(?P<op>\*\*|[-+*:/()])|(?P<word>\w+)|(?P<bad>\S))")
+_ARGUMENT = re.compile(rf"\s*(?:{_QUOTED}|(?P<word>\w+))\s*(?P<after>[,)])")
 _BRACKET = re.compile(r"\s*\[((?:`[^`]*`|[^\]`])*)\]\s*")
 
 
@@ -64,60 +74,113 @@ def generating_class(
     return _maximal([[_known(name, names) for name in margin] for margin in margins], names)
 
 
-def formula_class(formula: str, names: Sequence[str]) -> Generators:
-    """The generating class that a patsy right-hand side in the factors spans.
+def read_formula(formula: str, names: Sequence[str]) -> tuple[Generators, tuple[SpecialTerm, ...]]:
+    """The generating class and the special terms that a patsy right-hand side spans.
 
     Parameters
     ----------
     formula : str
-        Factor names (plain, in backticks or as ``Q("...")``) joined by ``+ - * : / ** ( )``.
-        As patsy codes categorical terms, ``A:B`` alone spans what ``A*B`` does.
+        Factor names (plain, in backticks or as ``Q("...")``) and the terms ``score(A)``,
+        ``Diag(A, B)`` and ``Symm(A, B)``, joined by ``+ - * : / ** ( )``. As patsy codes
+        categorical terms, ``A:B`` alone spans what ``A*B`` does, and ``A:score(B)`` what
+        ``score(B) + A:score(B)`` does. A factor may bear the name of a term: a term is a name
+        with a bracket after it.
     names : sequence of str
         The factors, in axis order.
 
     Raises
     ------
     ModelError
-        If a name is unknown, the formula holds anything else (a call, a number as a variable),
-        or it takes the intercept away.
+        If a name is unknown, the formula holds anything else (another call, a number as a
+        variable), or it takes the intercept away.
 
     Examples
     --------
-    >>> formula_class("Admit*Dept + Gender:Dept", ["Admit", "Gender", "Dept"])
-    (('Admit', 'Dept'), ('Gender', 'Dept'))
-    >>> formula_class("(A + B + C)**2 - A:C", ["A", "B", "C"])
-    (('A', 'B'), ('B', 'C'))
+    >>> read_formula("(A + B + C)**2 - A:C", ["A", "B", "C"])
+    ((('A', 'B'), ('B', 'C')), ())
+    >>> margins, terms = read_formula("A + B + score(A):score(B)", ["A", "B"])
+    >>> margins, [term.text for term in terms]
+    ((('A',), ('B',)), ['score(A):score(B)'])
     """
     if not isinstance(formula, str):
         raise ModelError(f"A formula is text such as 'A*B + B*C'; got {formula!r}.")
     text = formula.strip().removeprefix("~")
+    pieces, named = _placeholders(text, names)
     try:
-        terms = ModelDesc.from_formula(_placeholders(text, names)).rhs_termlist
+        terms = ModelDesc.from_formula(pieces).rhs_termlist
     except (PatsyError, RecursionError) as error:
         reason = str(error).splitlines()[0] if isinstance(error, PatsyError) else "it is too long"
         raise ModelError(
             f"The formula {_short(formula)} cannot be read: {reason}. Write a right-hand side such "
             "as 'A*B + B*C'."
         ) from None
-    found = [[names[int(f.name()[1:])] for f in term.factors] for term in terms]
-    if [] not in found:
+    margins, special, intercept = [], [], False
+    for term in terms:
+        codes = [f.name() for f in term.factors]
+        factors = [names[int(code[1:])] for code in codes if code[0] == "f"]
+        of_name = [named[int(code[1:])] for code in codes if code[0] == "s"]
+        intercept |= not codes
+        if of_name:
+            factors.sort(key=list(names).index)
+            of_name.sort(key=lambda one: (one.kind, [list(names).index(f) for f in one.factors]))
+            special.append(SpecialTerm(tuple(factors), tuple(of_name)))
+        else:
+            margins.append(factors)
+    if not intercept:
         raise ModelError(
             f"The formula {_short(formula)} takes the intercept away, but a log-linear model "
             "always has one. Leave out '- 1' and '+ 0'."
         )
-    return _maximal([term for term in found if term], names)
+    return _maximal(margins, names), maximal_terms(special, names)
 
 
-def show(generators: Generators) -> str:
-    """A generating class in brackets, names as typed.
+def read_special(terms: Iterable[str], names: Sequence[str]) -> tuple[SpecialTerm, ...]:
+    """The special terms that some texts such as ``"A:score(B)"`` stand for.
+
+    Raises
+    ------
+    ModelError
+        If a text is no special term.
+    """
+    if isinstance(terms, str):
+        terms = (terms,)
+    found: list[SpecialTerm] = []
+    for text in terms:
+        margins, special = read_formula(text, names)
+        if margins or not special:
+            raise ModelError(
+                f"{text!r} is no special term: those are products with score(A), Diag(A, B) or "
+                "Symm(A, B) in them. Other terms belong in the generating class."
+            )
+        found += special
+    return maximal_terms(found, names)
+
+
+def formula_text(generators: Generators, terms: Sequence[SpecialTerm]) -> str:
+    """A formula that `read_formula` reads into this model.
+
+    Examples
+    --------
+    >>> formula_text((("my a", "B"), ("C",)), ())
+    '`my a`*B + C'
+    """
+    pieces = ["*".join(map(quoted, margin)) for margin in generators]
+    return " + ".join([*pieces, *(term.formula for term in terms)]) or "1"
+
+
+def show(generators: Generators, terms: Sequence[SpecialTerm] = ()) -> str:
+    """A generating class in brackets and what comes on top of it, names as typed.
 
     Examples
     --------
     >>> show((("A", "B"), ("C",)))
     '[A B][C]'
+    >>> show(*read_formula("A + B + A:score(B)", ["A", "B"]))
+    '[A][B] + A:score(B)'
     """
     sep = ", " if any(" " in name for margin in generators for name in margin) else " "
-    return "".join(f"[{sep.join(margin)}]" for margin in generators)
+    margins = "".join(f"[{sep.join(margin)}]" for margin in generators)
+    return " + ".join([*filter(None, [margins]), *(term.text for term in terms)]) or "[]"
 
 
 def subsets(generators: Generators, names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -189,9 +252,10 @@ def _bracket(inside: str, names: Sequence[str]) -> list[str]:
     return out
 
 
-def _placeholders(text: str, names: Sequence[str]) -> str:
-    """The formula with factor number i written as ``fi``, and nothing else but operators."""
+def _placeholders(text: str, names: Sequence[str]) -> tuple[str, list[Named]]:
+    """The formula with factor i as ``fi``, named term j as ``sj``, and else operators only."""
     out: list[str] = []
+    named: list[Named] = []
     position = 0
     text = text.rstrip()
     while position < len(text):
@@ -199,9 +263,8 @@ def _placeholders(text: str, names: Sequence[str]) -> str:
         if match is None or match["bad"]:
             bad = "the end" if match is None else repr(match["bad"])
             raise ModelError(
-                f"The formula {_short(text.strip())} cannot be read at {bad}: it holds "
-                "factor names and + - * : / ** ( ). Put backticks around a name with other "
-                "characters."
+                f"The formula {_short(text.strip())} cannot be read at {bad}: {ALLOWED}. Put "
+                "backticks around a name with other characters."
             )
         position = match.end()
         if not match["op"] and out and out[-1] not in _OPENING:
@@ -209,7 +272,17 @@ def _placeholders(text: str, names: Sequence[str]) -> str:
                 f"The formula {_short(text.strip())} has two names with nothing between them: "
                 "join terms by +, and factors by * or :. Put backticks around a name with spaces."
             )
-        if match["op"]:
+        if match["word"] and text[position:].lstrip().startswith("("):
+            arguments, position = _arguments(match["word"], text, position, names)
+            term = checked_named(match["word"], arguments, names)
+            named += [term] if term not in named else []
+            out.append(f"s{named.index(term)}")
+        elif match["op"]:
+            if match["op"] == "(" and out and out[-1] not in _OPENING:
+                raise ModelError(
+                    f"The formula {_short(text.strip())} has a bracket right after a term: "
+                    "join terms by +, and factors by * or :."
+                )
             out.append(match["op"])
         elif (
             match["word"]
@@ -218,6 +291,27 @@ def _placeholders(text: str, names: Sequence[str]) -> str:
         ):
             out.append(match["word"])
         else:
-            name = next(n for n in (match["tick"], match["q"], match["word"]) if n is not None)
-            out.append(f"f{names.index(_known(name, names))}")
-    return "".join(f" {piece} " for piece in out)
+            out.append(f"f{names.index(_known(_name_in(match), names))}")
+    return "".join(f" {piece} " for piece in out), named
+
+
+def _arguments(kind: str, text: str, position: int, names: Sequence[str]) -> tuple[list[str], int]:
+    """The factors between the brackets of a named term, and where it ends."""
+    if kind not in KINDS:
+        raise ModelError(f"A formula has no {kind}(...): {ALLOWED}.")
+    position = text.index("(", position) + 1
+    found: list[str] = []
+    while match := _ARGUMENT.match(text, position):
+        found.append(_known(_name_in(match), names))
+        position = match.end()
+        if match["after"] == ")":
+            return found, position
+    raise ModelError(
+        f"The formula {_short(text.strip())} cannot be read inside {kind}(...): it takes names of "
+        "factors with commas between them. Put backticks around a name with other characters."
+    )
+
+
+def _name_in(match: re.Match[str]) -> str:
+    """The factor that a token names, plain or in quotes."""
+    return next(n for n in (match["tick"], match["q"], match["word"]) if n is not None)

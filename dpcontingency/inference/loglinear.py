@@ -16,7 +16,7 @@ from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
-from dpcontingency.inference.design import HierarchicalDesign, sum_coding
+from dpcontingency.inference.design import Design, HierarchicalDesign, sum_coding
 from dpcontingency.inference.existence import (
     STEP_AT_INFINITY,
     facial_set,
@@ -25,14 +25,17 @@ from dpcontingency.inference.existence import (
 )
 from dpcontingency.inference.formula import (
     Generators,
-    formula_class,
+    formula_text,
     generating_class,
+    read_formula,
+    read_special,
     show,
     subsets,
 )
 from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
 from dpcontingency.inference.newton import Maximum, maximise
 from dpcontingency.inference.results import Fit, LogLinearResults
+from dpcontingency.inference.special import Column, extend
 from dpcontingency.release import files
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.release import Release
@@ -47,7 +50,7 @@ START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin 
 class _Point:
     """A likelihood point seen through the design, in treatment coding."""
 
-    design: HierarchicalDesign
+    design: Design
     cells: LikelihoodPoint
 
     @property
@@ -84,21 +87,27 @@ class LogLinearModel(LikelihoodModel):
         ``[("Admit", "Dept"), ("Gender", "Dept")]``.
     coding : {"treatment", "sum"}
         What a coefficient compares: a level with the first one of its factor, or with the mean.
+    special_terms : sequence of str
+        Terms on top of the generating class: products with ``score(A)``, ``Diag(A, B)`` or
+        ``Symm(A, B)``, such as ``["score(A):score(B)"]``; see `from_formula`. In treatment
+        coding only.
 
     Raises
     ------
     ModelError
-        If a name is unknown or the model has nothing to explain.
+        If a name is unknown, a factor lacks the scores or levels that a term needs, or special
+        terms are asked for in sum coding.
 
     Notes
     -----
     With public totals there is no intercept, and terms inside the strata are fixed by design and
     have no parameter; the strata margin is added to the model where it is missing. Every factor
-    is categorical whatever its labels look like.
+    is categorical whatever its labels look like, unless a term ``score(...)`` asks for numbers.
 
     References
     ----------
-    METHODS 2.1 and 2.2 in the documentation; Louis 1982 for the information.
+    METHODS 2.1 and 2.2 in the documentation; Louis 1982 for the information. Special terms:
+    Agresti, *Categorical Data Analysis* (2013), sections 10.4 (scores) and 11.4 (square tables).
 
     Examples
     --------
@@ -121,6 +130,7 @@ class LogLinearModel(LikelihoodModel):
         generators: str | Iterable[str | Sequence[str]],
         *,
         coding: Coding = "treatment",
+        special_terms: Sequence[str] = (),
     ) -> None:
         if not isinstance(release, Release):
             raise ModelError(
@@ -136,16 +146,26 @@ class LogLinearModel(LikelihoodModel):
         self.generators: Generators = (
             generating_class([*asked, release.strata], names) if release.strata else asked
         )
+        self.special = read_special(special_terms, names)
+        if self.special and coding != "treatment":
+            raise ModelError(
+                f"{self.special[0].text} is a term in treatment coding. Use coding='treatment'."
+            )
         self.terms = self._free_terms()
         axes = [tuple(release.domain.axis(name) for name in term) for term in self.terms]
         given = release.conditioned()
         strata = tuple(release.domain.axis(name) for name in release.strata)
         self._strata = stratum_labels(given.domain.shape, strata)
         self._possible = release.domain.possible().ravel()
-        self._design = HierarchicalDesign(release.domain.shape, axes, strata)
+        margins = HierarchicalDesign(release.domain.shape, axes, strata)
+        self._columns = [self._margin_column(code) for code in margins.codes]
+        self._design: Design = margins
         self._recode = None if coding == "treatment" else sum_coding(release.domain.shape, axes)
+        self._units = np.ones(margins.n_columns)
         self.aliased: tuple[str, ...] = ()
-        if release.domain.structural_zeros:
+        if self.special:
+            self._add_special(margins)
+        elif release.domain.structural_zeros:
             self._drop_aliased()
         self.cells = NoisyTableLikelihood(
             given.noisy.ravel(),
@@ -155,7 +175,7 @@ class LogLinearModel(LikelihoodModel):
         )
         self._offset = np.where(self._possible, 0.0, -np.inf)
         super().__init__(release.noisy.ravel())
-        self.data.xnames = [self._column_name(code) for code in self._design.codes]
+        self.data.xnames = [column.name for column in self._columns]
 
     @classmethod
     def from_formula(
@@ -167,20 +187,63 @@ class LogLinearModel(LikelihoodModel):
         ----------
         formula : str
             Such as ``"Admit*Dept + Gender*Dept"``. Only factor names (plain, in backticks or as
-            ``Q("...")``) and ``+ - * : / ** ( )``: a formula is data and nothing in it is run.
+            ``Q("...")``), ``+ - * : / ** ( )`` and the terms below: a formula is data and nothing
+            in it is run.
         release : Release
             The noisy table.
         coding : {"treatment", "sum"}
             As for the class.
+
+        Notes
+        -----
+        ``score(A)`` is the number that the domain gives each level of A: its ``scores``, or 1, 2,
+        ... where it is ``ordered``. ``A + B + score(A):score(B)`` is linear-by-linear (uniform)
+        association, ``A + B + A:score(B)`` row effects. For factors with the same levels,
+        ``Diag(A, B)`` has a parameter for each level that both bear (``A + B + Diag(A, B)``:
+        quasi-independence), ``Symm(A, B)`` one for each pair of levels in either order (alone:
+        symmetry; ``A + B + Symm(A, B)``: quasi-symmetry). All stand in products with factors, as
+        in ``C*Symm(A, B)``. Columns that others can stand for are set to 0 and listed in
+        ``aliased``.
+
+        Examples
+        --------
+        >>> from dpcontingency.domain import Domain
+        >>> domain = Domain({"Dose": [0, 1, 2], "Cured": ["no", "yes"]}, ordered=["Dose", "Cured"])
+        >>> release = Release.exact([[30, 10], [22, 18], [12, 28]], domain)
+        >>> model = LogLinearModel.from_formula("Dose + Cured + score(Dose):score(Cured)", release)
+        >>> result = model.fit()
+        >>> result.generating_class, result.df_resid
+        ('[Dose][Cured] + score(Dose):score(Cured)', 1)
+        >>> float(result.params["score(Dose):score(Cured)"].round(3))
+        0.973
         """
-        return cls(release, formula_class(formula, release.domain.names), coding=coding)
+        margins, special = read_formula(formula, release.domain.names)
+        texts = [term.formula for term in special]
+        return cls(release, margins, coding=coding, special_terms=texts)
 
     # -- what the model is ---------------------------------------------------------------------
 
     @property
     def generating_class(self) -> str:
-        """The generating class in brackets."""
-        return show(self.generators) if self.generators else "[]"
+        """The generating class in brackets, and the special terms."""
+        return show(self.generators, self.special)
+
+    @property
+    def special_terms(self) -> tuple[str, ...]:
+        """The terms on top of the generating class, as a formula has them."""
+        return tuple(term.formula for term in self.special)
+
+    @property
+    def formula(self) -> str:
+        """A formula that `from_formula` makes this model of."""
+        return formula_text(self.generators, self.special)
+
+    @property
+    def associations(self) -> Generators:
+        """The sets of factors that a term has in common, generators and special terms alike."""
+        names = self.release.domain.names
+        special = [sorted(term.involved, key=names.index) for term in self.special]
+        return generating_class([*self.generators, *special], names)
 
     @property
     def n_cells(self) -> int:
@@ -334,6 +397,7 @@ class LogLinearModel(LikelihoodModel):
             covariance = self._recode @ covariance @ self._recode.T
             sampling = self._recode @ sampling @ self._recode.T
             step, open_directions = self._recode @ step, self._recode @ open_directions
+        step, open_directions = step * self._units, open_directions * self._units[:, None]
         fit = Fit(
             params=beta,
             covariance=covariance,
@@ -367,6 +431,13 @@ class LogLinearModel(LikelihoodModel):
         half = np.linalg.solve(self._recode.T, information)
         return np.asarray(np.linalg.solve(self._recode.T, half.T).T)
 
+    def _add_special(self, margins: HierarchicalDesign) -> None:
+        """Put the columns of special terms after the others."""
+        strata = None if self.release.totals is None else self._strata
+        made = extend(margins, self.special, self.release.domain, self._possible, strata)
+        self._design, self._recode, self._units = made.design, made.recode, made.units
+        self._keep_columns([*self._columns, *made.columns], made.kept)
+
     def _drop_aliased(self) -> None:
         """Leave out columns that structural zeros make combinations of others."""
         strata = None if self.release.totals is None else self._strata
@@ -378,19 +449,31 @@ class LogLinearModel(LikelihoodModel):
                 "Structural zeros leave some coefficients of this model without meaning, which "
                 "sum coding cannot show. Use coding='treatment'."
             )
-        self.aliased = tuple(self._column_name(code) for code in self._design.codes[~kept])
         self._design = self._design.keep(kept)
+        self._units = self._units[kept]
+        self._keep_columns(self._columns, kept)
 
-    def _column_name(self, code: npt.NDArray[np.intp]) -> str:
-        """The name patsy gives the column: ``A[T.b]:C[T.x]``, or ``A[S.a]`` in sum coding."""
+    def _keep_columns(self, columns: Sequence[Column], kept: npt.NDArray[np.bool_]) -> None:
+        pairs = list(zip(columns, kept, strict=True))
+        self._columns = [column for column, stays in pairs if stays]
+        self.aliased = tuple(column.name for column, stays in pairs if not stays)
+
+    def _margin_column(self, code: npt.NDArray[np.intp]) -> Column:
+        """The column of a code, with the name that patsy gives it.
+
+        ``A[T.b]:C[T.x]``, or ``A[S.a]`` in sum coding.
+        """
         letter, shift = ("T", 0) if self.coding == "treatment" else ("S", -1)
         levels = self.release.domain.levels
+        factors = tuple(name for name, k in zip(levels, code, strict=True) if k > 0)
         parts = [
             f"{name}[{letter}.{label_text(levels[name][k + shift])}]"
             for name, k in zip(levels, code, strict=True)
             if k > 0
         ]
-        return ":".join(parts) or "Intercept"
+        if not factors:
+            return Column("Intercept", "Intercept", ())
+        return Column(":".join(parts), ":".join(factors), factors)
 
 
 def _inverse(information: Array) -> Array:
@@ -416,7 +499,12 @@ def load_results(path: str | Path) -> LogLinearResults:
     """
     content = files.read(path, files.RESULTS)
     release = Release.from_dict(content["release"])
-    model = LogLinearModel(release, content["generators"], coding=content["coding"])
+    model = LogLinearModel(
+        release,
+        content["generators"],
+        coding=content["coding"],
+        special_terms=content.get("special_terms", ()),
+    )
     return LogLinearResults(model, Fit.from_dict(content["fit"]))
 
 

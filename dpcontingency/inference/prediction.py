@@ -64,7 +64,7 @@ class FittedCells:
             strata = tuple(sorted(domain.axis(name) for name in release.strata))
         drifts = bool(fit.at_infinity.any())
         return cls(
-            rows=CellRows(domain.shape, model._design.codes),
+            rows=CellRows(domain.shape, model._design.codes, model._design.extra),
             covariance=covariance,
             means=fit.fitted,
             strata=strata,

@@ -161,15 +161,16 @@ def _plain_notes(results: Any) -> list[str]:
             "priv. is the noise's share of the variance. AIC and BIC are of the likelihood of "
             "the released table: use differences between fits of one release only."
         )
-    unused = [n for n in release.domain.names if not any(n in g for g in results.generators)]
+    used = set[str]().union(*results.model.associations)
+    unused = [name for name in release.domain.names if name not in used]
     if unused:
         notes.append(f"Not in the model, so equally likely levels: {', '.join(unused)}.")
-    if results.model.aliased:
-        notes.append(
-            "Set to 0, because structural zeros leave them without meaning: "
-            + ", ".join(results.model.aliased)
-            + "."
-        )
+    if aliased := results.model.aliased:
+        reason = "the other columns of the model can stand for them"
+        if not results.model.special_terms:
+            reason = "structural zeros leave them without meaning"
+        more = f" and {len(aliased) - 20} more (model.aliased)" if len(aliased) > 20 else ""
+        notes.append(f"Set to 0, because {reason}: {', '.join(aliased[:20])}{more}.")
     if not results.existence.exists:
         notes.append(results.existence.reason)
     if not results.converged:

@@ -81,8 +81,13 @@ class LogLinearResults(CoefficientResults):
         return tuple(self.model.generators)
 
     @property
+    def special_terms(self) -> tuple[str, ...]:
+        """The terms on top of those: products with ``score``, ``Diag`` or ``Symm``."""
+        return tuple(self.model.special_terms)
+
+    @property
     def generating_class(self) -> str:
-        """The generating class in brackets."""
+        """The generating class in brackets, and the special terms."""
         return str(self.model.generating_class)
 
     @property
@@ -293,12 +298,13 @@ class LogLinearResults(CoefficientResults):
         if kind not in ("conditional", "local"):
             raise ModelError(f"kind is 'conditional' or 'local'; got {kind!r}.")
         domain = self.model.release.domain
-        pairs = associated_pairs(domain.names, self.generators, row, column)
+        associations = self.model.associations
+        pairs = associated_pairs(domain.names, associations, row, column)
 
         def one_sided(combination: Array, drift: float) -> tuple[float, float]:
             return self._profile(combination).interval(self.llf, alpha, drift=drift)
 
-        return odds_ratio_frame(self._cells, domain, pairs, self.generators, kind, alpha, one_sided)
+        return odds_ratio_frame(self._cells, domain, pairs, associations, kind, alpha, one_sided)
 
     def posterior_mean(self) -> Array:
         """The expected counts given the release, at the fit: shape ``domain.shape``.
@@ -370,6 +376,8 @@ class LogLinearResults(CoefficientResults):
             "coding": model.coding,
             "fit": self._fit.to_dict(),
         }
+        if model.special_terms:
+            content["special_terms"] = list(model.special_terms)
         files.write(path, content, files.RESULTS)
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency.inference.columns import MarginColumns
 from dpcontingency.release.noise import stratum_labels
 
 Array = npt.NDArray[np.float64]
@@ -32,8 +33,10 @@ class CellRows:
     ----------
     shape : tuple of int
         The shape of the table.
-    codes : ndarray of int, shape (q, K)
+    codes : ndarray of int, shape (h, K)
         The level of each factor that a column involves, 0 for a factor that it does not.
+    extra : MarginColumns, optional
+        The q - h columns of special terms, which come after those.
 
     Examples
     --------
@@ -47,6 +50,12 @@ class CellRows:
 
     shape: tuple[int, ...]
     codes: Index
+    extra: MarginColumns | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns, q."""
+        return len(self.codes) + (self.extra.n_columns if self.extra else 0)
 
     @property
     def n_cells(self) -> int:
@@ -55,16 +64,19 @@ class CellRows:
 
     def of(self, cells: Sequence[int] | Index) -> Array:
         """The rows of some cells (flat positions), dense."""
-        levels = _levels(np.asarray(cells, dtype=np.intp), self.shape)
+        places = np.asarray(cells, dtype=np.intp)
+        levels = _levels(places, self.shape)
         out = np.ones((len(levels), len(self.codes)), dtype=np.bool_)
         for axis in range(len(self.shape)):
             code = self.codes[None, :, axis]
             out &= (code == 0) | (code == levels[:, axis, None])
-        return out.astype(np.float64)
+        first = out.astype(np.float64)
+        return np.hstack([first, self.extra.rows(places)]) if self.extra else first
 
     def quadratic(self, matrix: Array) -> Array:
-        """x_c' M x_c for every cell: O(q^2) and O(p) a factor."""
+        """x_c' M x_c for every cell: O(q^2), and O(p) a factor and a special column."""
         cells = np.zeros(self.n_cells)
+        first = len(self.codes)
         for part in _blocks(len(self.codes), len(self.codes)):
             flat = np.zeros((part.size, len(self.codes)), dtype=np.intp)
             clash = np.zeros(flat.shape, dtype=np.bool_)
@@ -72,8 +84,14 @@ class CellRows:
                 one, other = self.codes[part, None, axis], self.codes[None, :, axis]
                 flat += stride * np.maximum(one, other)
                 clash |= (one != other) & (one > 0) & (other > 0)
-            cells += _scatter(flat, np.where(clash, 0.0, matrix[part]), cells.size)
-        return self._spread(cells, ())
+            cells += _scatter(flat, np.where(clash, 0.0, matrix[part, :first]), cells.size)
+        out = self._spread(cells, ())
+        if self.extra:
+            for j, row in enumerate(matrix[first:]):
+                at_codes = _scatter(self.codes @ _strides(self.shape), row[:first], out.size)
+                crossed = 2 * self._spread(at_codes, ()) + self.extra.dot(row[first:])
+                out += self.extra.column(j) * crossed
+        return out
 
     def log_variances(
         self, covariance: Array, means: Array, strata: Axes | None, within: Axes | None
@@ -101,14 +119,19 @@ class CellRows:
         joint = tuple(sorted({*(strata or ()), *(within or ())}))
         if strata is None and within is None:
             return out
-        cross, square = np.zeros(out.size), []
+        cross, square, beyond = np.zeros(out.size), [], []
+        first, labels = len(self.codes), stratum_labels(self.shape, joint)
         for levels, centre in self._centres(means, strata, within, joint):
             turned = centre @ covariance
             places, agree = self._places(joint, levels)
-            cross += _scatter(places, np.where(agree, turned, 0.0), cross.size)
+            cross += _scatter(places, np.where(agree, turned[:, :first], 0.0), cross.size)
+            beyond.append(turned[:, first:])
             square.append((turned * centre).sum(axis=1))
-        out -= 2 * self._spread(cross, joint)
-        out += np.concatenate(square)[stratum_labels(self.shape, joint)]
+        cross = self._spread(cross, joint)
+        if self.extra:
+            for j, turned in enumerate(np.concatenate(beyond).T):
+                cross += self.extra.column(j) * turned[labels]
+        out += np.concatenate(square)[labels] - 2 * cross
         return np.asarray(np.maximum(out, 0.0))
 
     def centres(self, means: Array, axes: Axes) -> Array:
@@ -130,9 +153,9 @@ class CellRows:
             shared = _scatter(coarse * sizes[1] + fine, means, math.prod(sizes))
             shares = _over(shared.reshape(sizes), inner.totals[:, None])
             of_strata = outer.rows(_levels(np.arange(sizes[1]), outer.shape))
-        for groups in _blocks(math.prod(shape), len(self.codes)):
+        for groups in _blocks(math.prod(shape), self.n_columns):
             levels = _levels(groups, shape)
-            centre = np.zeros((groups.size, len(self.codes)))
+            centre = np.zeros((groups.size, self.n_columns))
             if outer:
                 centre += outer.rows(levels[:, [joint.index(a) for a in outer.axes]])
             if inner:
@@ -177,11 +200,14 @@ class _Averages:
         self.totals = _scatter(self.labels, weights, math.prod(self.shape))
         self._design = design
         self._sums = design._fold(weights, self.axes)
+        extra, groups = design.extra, self.totals.size
+        self._extra = extra.sums(weights, self.labels, groups) if extra else np.zeros((groups, 0))
 
     def rows(self, levels: Index) -> Array:
         places, agree = self._design._places(self.axes, levels)
-        totals = self.totals[levels @ _strides(self.shape)]
-        return _over(np.where(agree, self._sums[places], 0.0), totals[:, None])
+        groups = levels @ _strides(self.shape)
+        sums = np.hstack([np.where(agree, self._sums[places], 0.0), self._extra[groups]])
+        return _over(sums, self.totals[groups][:, None])
 
 
 def _levels(cells: Index, shape: tuple[int, ...]) -> Index:
