@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Protocol
@@ -13,8 +13,10 @@ import pandas as pd
 from scipy import stats
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.existence import Span
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
 from dpcontingency.inference.tables import NOT_ADJUSTED, ModelTable, infinity_notes, test_notes
+from dpcontingency.inference.terms import SpecialTerm, maximal_terms
 
 TERM_COLUMNS = ["term", "generating_class", "aic", "bic", "lr", "df", "pvalue"]
 
@@ -113,7 +115,7 @@ def compare(*results: Any) -> ModelTable:
     ----------
     *results : LogLinearResults
         Fits to the same release, in any order. Ordered by size, each model must hold all terms
-        of the one before it.
+        of the one before it; with special terms, be able to stand for all its columns.
 
     Returns
     -------
@@ -193,9 +195,10 @@ def drop1(result: Any) -> ModelTable:
     Returns
     -------
     ModelTable
-        ``table`` has a row for the model itself and one for each maximal term outside the strata:
-        ``generating_class`` without the term, its ``aic`` and ``bic``, and ``lr``, ``df`` and
-        ``pvalue`` of the test that the term is zero.
+        ``table`` has a row for the model itself and one for each maximal term outside the strata
+        and outside all special terms, and each special term: ``generating_class`` without the
+        term, its ``aic`` and ``bic``, and ``lr``, ``df`` and ``pvalue`` of the test that the term
+        is zero. Lower terms stay; of ``C:Diag(A, B)`` that is ``Diag(A, B)``.
 
     Raises
     ------
@@ -219,9 +222,9 @@ def term_tests(title: str, results: Sequence[Any]) -> ModelTable:
     """The test of each term that can be dropped from one of the fits."""
     rows, fits, failed = [], list(results), []
     for result in results:
-        for term in droppable(result.generators, result.model.release.strata):
-            smaller = refit(result, without(result.generators, term))
-            rows.append(_term_row(show((term,)), smaller, result))
+        for label, generators, special in dropped(result.model):
+            smaller = refit(result.model, generators, special)
+            rows.append(_term_row(label, smaller, result))
             fits.append(smaller)
             failed.append(failure(smaller, result))
     frame = pd.DataFrame(rows, columns=TERM_COLUMNS).set_index("term")
@@ -262,19 +265,40 @@ def failure(smaller: Fitted, larger: Fitted) -> str:
     return ""
 
 
-def refit(result: Any, generators: Generators) -> Any:
-    """The fit of another model of the same release, in the same coding."""
-    model = result.model
-    other = type(model)(model.release, generators, coding=model.coding)
-    return other.fit(warn_convergence=False)
+def refit(model: Any, generators: Generators, special: Iterable[SpecialTerm] = ()) -> Any:
+    """The fit of another model of the same release, in the same coding.
+
+    Special terms that are idle, because the rest can stand for all their columns, are left out.
+    """
+
+    def other(terms: Iterable[SpecialTerm]) -> Any:
+        texts = [term.formula for term in terms]
+        return type(model)(model.release, generators, coding=model.coding, special_terms=texts)
+
+    made = other(special)
+    if made.idle:
+        made = other([term for term in made.special if term not in made.idle])
+    return made.fit(warn_convergence=False)
 
 
 # -- generating classes ---------------------------------------------------------------------------
 
 
-def droppable(generators: Generators, strata: Sequence[str] = ()) -> Generators:
-    """The maximal terms that are not fixed by the strata."""
-    return tuple(margin for margin in generators if not set(margin) <= set(strata))
+def dropped(model: Any) -> Iterator[tuple[str, Generators, Sequence[SpecialTerm]]]:
+    """Each term that can be dropped from a model, by name, and the model without it."""
+    for term in droppable(model.generators, model.release.strata, model.special):
+        yield show((term,)), without(model.generators, term), model.special
+    for special in model.special:
+        rest = [*(other for other in model.special if other != special), *special.without()]
+        yield special.text, model.generators, maximal_terms(rest, model.release.domain.names)
+
+
+def droppable(
+    generators: Generators, strata: Sequence[str] = (), special: Sequence[SpecialTerm] = ()
+) -> Generators:
+    """The maximal terms that are not fixed by the strata, nor lower than a special term."""
+    kept = [set(strata), *(term.involved for term in special)]
+    return tuple(m for m in generators if not any(set(m) <= factors for factors in kept))
 
 
 def without(generators: Generators, term: tuple[str, ...]) -> Generators:
@@ -295,6 +319,27 @@ def is_nested(smaller: Generators, larger: Generators) -> bool:
     return all(any(set(margin) <= set(m) for m in larger) for margin in smaller)
 
 
+def holds(larger: Any, smaller: Any) -> bool:
+    """Whether each model of the smaller class is one of the larger: by terms, or by columns.
+
+    Without special terms it is a matter of generators. With them, each column that no common
+    term accounts for must be a combination of the larger model's, on the possible cells.
+    """
+    if not smaller.special and not larger.special:
+        return is_nested(smaller.generators, larger.generators)
+    if len(smaller.exog_names) > len(larger.exog_names):
+        return False
+    shared = set(larger.exog_names)
+    margins = len(smaller._design.codes)  # columns that are the same vector under the same name
+    span = Span(larger._design, larger._possible, larger.fixed_strata)
+    unit = np.eye(len(smaller.exog_names))
+    return all(
+        span.coordinates(smaller._design.dot(unit[j]))[1]
+        for j, name in enumerate(smaller.exog_names)
+        if j >= margins or name not in shared
+    )
+
+
 def _nested(results: Sequence[Any]) -> list[Any]:
     """The fits from the smallest model to the largest, or the reason why there is no such row."""
     if not results:
@@ -308,12 +353,17 @@ def _nested(results: Sequence[Any]) -> list[Any]:
     for result in results[1:]:
         _check_same_release(results[0].model.release, result.model.release)
     names = results[0].model.release.domain.names
-    ordered = sorted(results, key=lambda result: len(subsets(result.generators, names)))
+
+    def size(result: Any) -> tuple[int, int]:
+        return len(result.params), len(subsets(result.generators, names))
+
+    ordered = sorted(results, key=size)
     for smaller, larger in pairwise(ordered):
         one, other = smaller.generating_class, larger.generating_class
-        if is_nested(larger.generators, smaller.generators):
-            raise ModelError(f"{one} is given twice; name each model once.")
-        if not is_nested(smaller.generators, larger.generators):
+        if holds(smaller.model, larger.model):
+            again = "is given twice" if one == other else f"is the same model as {other}"
+            raise ModelError(f"{one} {again}; name each model once.")
+        if not holds(larger.model, smaller.model):
             raise ModelError(
                 f"{one} is not nested in {other}, so no likelihood ratio compares them. Compare "
                 "each with a model that holds both, or look at their AIC or BIC."

@@ -36,6 +36,7 @@ from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikeli
 from dpcontingency.inference.newton import Maximum, maximise
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.inference.special import Column, extend
+from dpcontingency.inference.terms import SpecialTerm
 from dpcontingency.release import files
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.release import Release
@@ -163,6 +164,7 @@ class LogLinearModel(LikelihoodModel):
         self._recode = None if coding == "treatment" else sum_coding(release.domain.shape, axes)
         self._units = np.ones(margins.n_columns)
         self.aliased: tuple[str, ...] = ()
+        self.idle: tuple[SpecialTerm, ...] = ()
         if self.special:
             self._add_special(margins)
         elif release.domain.structural_zeros:
@@ -249,6 +251,11 @@ class LogLinearModel(LikelihoodModel):
     def n_cells(self) -> int:
         """The number of possible cells."""
         return int(self._possible.sum())
+
+    @property
+    def fixed_strata(self) -> npt.NDArray[np.intp] | None:
+        """The stratum of each cell, flat, where totals are public; None where none is."""
+        return None if self.release.totals is None else self._strata
 
     @cached_property
     def face(self) -> npt.NDArray[np.bool_]:
@@ -433,15 +440,14 @@ class LogLinearModel(LikelihoodModel):
 
     def _add_special(self, margins: HierarchicalDesign) -> None:
         """Put the columns of special terms after the others."""
-        strata = None if self.release.totals is None else self._strata
-        made = extend(margins, self.special, self.release.domain, self._possible, strata)
+        made = extend(margins, self.special, self.release.domain, self._possible, self.fixed_strata)
         self._design, self._recode, self._units = made.design, made.recode, made.units
+        self.idle = tuple(made.idle)
         self._keep_columns([*self._columns, *made.columns], made.kept)
 
     def _drop_aliased(self) -> None:
         """Leave out columns that structural zeros make combinations of others."""
-        strata = None if self.release.totals is None else self._strata
-        kept = independent_columns(self._design, self._possible, strata)
+        kept = independent_columns(self._design, self._possible, self.fixed_strata)
         if kept.all():
             return
         if self._recode is not None:

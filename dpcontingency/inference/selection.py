@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 
@@ -19,12 +19,12 @@ from dpcontingency.inference.comparison import (
     TOLERANCE,
     Fitted,
     Saturated,
-    droppable,
+    dropped,
     failure,
     is_nested,
     likelihood_ratio,
+    refit,
     term_tests,
-    without,
 )
 from dpcontingency.inference.families import all_kway, mutual, saturated
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
@@ -40,6 +40,7 @@ from dpcontingency.inference.tables import (
     table_lines,
     test_notes,
 )
+from dpcontingency.inference.terms import SpecialTerm, maximal_terms
 from dpcontingency.release.release import Release
 
 Criterion = Literal["bic", "aic", "lr"]
@@ -98,13 +99,13 @@ class Move(NamedTuple):
     """A step that the search may take: a term added or dropped, and the model after it."""
 
     adds: bool
-    term: tuple[str, ...]
+    term: str
     fit: LogLinearResults
 
     @property
     def action(self) -> str:
         """The step as the path names it."""
-        return f"{'add' if self.adds else 'drop'} {show((self.term,))}"
+        return f"{'add' if self.adds else 'drop'} {self.term}"
 
 
 class _Search:
@@ -115,38 +116,42 @@ class _Search:
     ) -> None:
         self.start = start
         self.names = start.release.domain.names
+        self.lower = mutual(start.release)
         self.upper = upper
-        self.fits = {fit.generators: fit for fit in fits}
+        self.fits: dict[Any, LogLinearResults] = {
+            (fit.generators, fit.model.special): fit for fit in fits
+        }
         self.failures: dict[str, None] = {}
 
-    def fit(self, generators: Generators) -> LogLinearResults:
-        known = self.fits.get(generators)
+    def fit(self, generators: Generators, special: tuple[SpecialTerm, ...]) -> LogLinearResults:
+        known = self.fits.get((generators, special))
         if known is None:
-            model = LogLinearModel(self.start.release, generators, coding=self.start.coding)
-            known = model.fit(warn_convergence=False)
-            self.fits[generators] = known
+            known = refit(self.start, generators, special)
+            self.fits[generators, special] = known
         return known
 
     def moves(self, current: LogLinearResults, direction: str) -> Iterator[Move]:
         """The steps from a model, drops before additions, terms in the order of the factors."""
+        generators, special = current.generators, current.model.special
         if direction != "forward":
-            for term in droppable(current.generators, self.start.release.strata):
-                if len(term) > 1:
-                    rest = without(current.generators, term)
-                    yield from self._move(False, term, rest, current)
+            for term, fewer, rest in dropped(current.model):
+                if is_nested(self.lower, fewer):
+                    yield from self._move(False, term, self.fit(fewer, tuple(rest)), current)
         if direction != "backward":
-            for term in self._addable(current.generators):
-                yield from self._move(True, term, [*current.generators, term], current)
+            for margin in self._addable(generators):
+                more = generating_class([*generators, margin], self.names)
+                yield from self._move(True, show((margin,)), self.fit(more, special), current)
+            for again in self.start.special:
+                if not any(term.holds(again) for term in special):
+                    terms = maximal_terms([*special, again], self.names)
+                    fit = self.fit(generators, terms)
+                    if fit.model.special != special:
+                        yield from self._move(True, again.text, fit, current)
 
     def _move(
-        self,
-        adds: bool,
-        term: tuple[str, ...],
-        margins: Iterable[Sequence[str]],
-        current: LogLinearResults,
+        self, adds: bool, term: str, fit: LogLinearResults, current: LogLinearResults
     ) -> Iterator[Move]:
         """The move, unless one of the two fits failed; that is kept for the notes."""
-        fit = self.fit(generating_class(margins, self.names))
         failed = failure(current, fit) if adds else failure(fit, current)
         if failed:
             self.failures[failed] = None
@@ -178,7 +183,7 @@ def step(
     """Search for a hierarchical model, a term at a time.
 
     Every model on the way holds all main effects (and the strata margin) and lies inside
-    ``upper``.
+    ``upper``. Special terms of the start are dropped, and added again, as units.
 
     Parameters
     ----------
@@ -234,13 +239,13 @@ def step(
     search = _Search(
         model, [] if isinstance(start, LogLinearModel) else [start], _scope(model, upper)
     )
-    current = search.fit(model.generators)
+    current = search.fit(model.generators, model.special)
     if not current.converged:
         raise ModelError(f"{failure(current, current)} Start the search from another model.")
     rows = [("start", current.generating_class, _start_value(current, criterion))]
-    seen = {current.generators}
+    seen = {current.generating_class}
     while True:
-        moves = [m for m in search.moves(current, direction) if m.fit.generators not in seen]
+        moves = [m for m in search.moves(current, direction) if m.fit.generating_class not in seen]
         if criterion == "lr":
             best = _by_test(current, moves, alpha)
         else:
@@ -250,7 +255,7 @@ def step(
         move, value = best
         rows.append((move.action, move.fit.generating_class, value))
         current = move.fit
-        seen.add(current.generators)
+        seen.add(current.generating_class)
     path = pd.DataFrame(rows, columns=["action", "generating_class", "criterion"])
     path.insert(0, "step", range(len(rows)))
     lost = tuple(fit.generating_class for fit in search.fits.values() if not fit.existence.exists)

@@ -111,6 +111,8 @@ class Extension(NamedTuple):
         All special columns, independent or not.
     kept : ndarray of bool
         Which columns are independent, the hierarchical ones first.
+    idle : list of SpecialTerm
+        The terms none of whose columns are.
     """
 
     design: ExtendedDesign
@@ -118,6 +120,7 @@ class Extension(NamedTuple):
     units: Array
     columns: list[Column]
     kept: Mask
+    idle: list[SpecialTerm]
 
 
 def extend(
@@ -161,14 +164,16 @@ def extend(
         recode = _recode(inner, asked.keep(kept), possible, strata) if scaling else None
         if recode is not None or not scaling:
             break
-    columns, units = [], [1.0] * margins.n_columns
+    columns, units, idle = [], [1.0] * margins.n_columns, []
     for term in terms:
+        start = len(units)
         for name, part in term_columns(term, domain, {}).labels():
             factors = tuple(factor for factor in domain.names if factor in part.involved)
             columns.append(Column(name, part.text, factors))
             scored = (one.factors[0] for one in part.named if one.kind == "score")
-            units.append(math.prod(scaling[name][1] for name in scored))
-    return Extension(inner, recode, np.array(units)[kept], columns, kept)
+            units.append(math.prod(scaling[factor][1] for factor in scored))
+        idle += [] if kept[start : len(units)].any() else [term]
+    return Extension(inner, recode, np.array(units)[kept], columns, kept, idle)
 
 
 def _design(

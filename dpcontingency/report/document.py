@@ -259,7 +259,7 @@ def _model_entry(fit: LogLinearResults, number: int) -> Entry:
         f"Model {fit.generating_class}",
         facts,
         [gof_table(fit), coefficients_table(fit)],
-        model_in_words(fit.generators, release.domain.names),
+        model_in_words(fit.generators, release.domain.names, fit.model.special),
         notes,
         _picture(release, f"model{number}", fit, "this model"),
     )

@@ -74,6 +74,7 @@ def of_fit(fit: LogLinearResults) -> dict[str, Any]:
     return {
         "model": fit.generating_class,
         "generators": [list(margin) for margin in fit.generators],
+        "special_terms": list(fit.special_terms),
         "coding": fit.model.coding,
         "converged": fit.converged,
         "reason": fit.reason,

@@ -19,9 +19,10 @@ def code_for(
         coding = "" if fit.model.coding == "treatment" else f", coding={fit.model.coding!r}"
         whole = fit.model.release.domain.names == release.domain.names
         margin = "" if whole else f".margin({_arguments(fit.model.release.domain.names)})"
+        special = f", special_terms={list(fit.special_terms)!r}" if fit.special_terms else ""
         lines.append(
             f"model{number} = dpc.LogLinearModel(release{margin}, "
-            f"{list(fit.generators)!r}{coding}).fit()"
+            f"{list(fit.generators)!r}{coding}{special}).fit()"
         )
         fitted.append(f"model{number}")
     for number, test in enumerate(tests, 1):

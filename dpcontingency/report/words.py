@@ -9,8 +9,9 @@ from itertools import combinations
 import numpy as np
 
 from dpcontingency.inference.families import Graph, components, in_a_row, links, separations
-from dpcontingency.inference.formula import Generators
+from dpcontingency.inference.formula import Generators, generating_class
 from dpcontingency.inference.printing import total_text
+from dpcontingency.inference.terms import SpecialTerm
 from dpcontingency.privacy.gdp import ceil_digits
 from dpcontingency.privacy.neighbours import REPLACE_ONE
 from dpcontingency.release.release import Release
@@ -123,10 +124,12 @@ def columns_in_words(release: Release) -> list[str]:
     return out
 
 
-def model_in_words(generators: Generators, names: Sequence[str]) -> list[str]:
-    """What a hierarchical model says, one sentence each.
+def model_in_words(
+    generators: Generators, names: Sequence[str], special: Sequence[SpecialTerm] = ()
+) -> list[str]:
+    """What a model says, one sentence each.
 
-    Two factors that no generator has in common are independent given those that separate them.
+    Two factors that no term has in common are independent given those that separate them.
 
     Examples
     --------
@@ -134,7 +137,14 @@ def model_in_words(generators: Generators, names: Sequence[str]) -> list[str]:
     ['A and B are independent given C.']
     >>> model_in_words((("A",), ("B",)), ["A", "B"])
     ['A and B are independent.']
+    >>> from dpcontingency.inference.terms import Named
+    >>> linear = SpecialTerm((), (Named("score", ("A",)), Named("score", ("B",))))
+    >>> model_in_words((("A",), ("B",)), ["A", "B"], [linear])
+    ['The joint effect of A and B is described by score(A):score(B), not freely.']
     """
+    described = _described(generators, names, special)
+    together = [sorted(term.involved) for term in special]
+    generators = generating_class([*generators, *together], names)
     linked = links(generators, names)
     used, groups = list(linked), components(linked)
     out = []
@@ -149,6 +159,7 @@ def model_in_words(generators: Generators, names: Sequence[str]) -> list[str]:
         if given
     ]
     out += _missing_interactions(generators, linked)
+    out += described
     if used and not out:
         out.append(f"No restriction on {in_a_row(used)} (saturated model).")
     out += [
@@ -157,6 +168,22 @@ def model_in_words(generators: Generators, names: Sequence[str]) -> list[str]:
         if name not in used
     ]
     return out
+
+
+def _described(
+    generators: Generators, names: Sequence[str], special: Sequence[SpecialTerm]
+) -> list[str]:
+    """A sentence for each set of factors whose joint effect the model has by special terms only."""
+    texts: dict[tuple[str, ...], list[str]] = {}
+    for term in special:
+        factors = tuple(name for name in names if name in term.involved)
+        if not any(set(factors) <= set(margin) for margin in generators):
+            texts.setdefault(factors, []).append(term.text)
+    return [
+        f"The {'joint ' if len(factors) > 1 else ''}effect of {in_a_row(factors)} is described by "
+        f"{in_a_row(terms)}, not freely."
+        for factors, terms in texts.items()
+    ]
 
 
 def percent(share: float, digits: int = 0) -> str:

@@ -5,7 +5,20 @@ import itertools
 import pytest
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.formula import formula_class, generating_class, show, subsets
+from dpcontingency.inference.formula import (
+    generating_class,
+    read_formula,
+    show,
+    subsets,
+)
+
+
+def formula_class(formula, names):
+    """The generating class of a formula without special terms."""
+    margins, special = read_formula(formula, names)
+    assert special == ()
+    return margins
+
 
 ODD = ["my a", "b-c", "1st", "class", "C", "Q", "np", "Intercept", "x:y", "α"]
 
