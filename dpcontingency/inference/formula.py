@@ -27,6 +27,7 @@ Generators = tuple[tuple[str, ...], ...]
 _QUOTED = r"`(?P<tick>[^`]*)`|Q\(\s*(?P<quote>[\"'])(?P<q>.*?)(?P=quote)\s*\)"
 _TOKEN = re.compile(rf"\s*(?:{_QUOTED}|(?P<op>\*\*|[-+*:/()])|(?P<word>\w+)|(?P<bad>\S))")
 _ARGUMENT = re.compile(rf"\s*(?:{_QUOTED}|(?P<word>\w+))\s*(?P<after>[,)])")
+_CALL = re.compile(r"([\w.]+)\s*\(")
 _BRACKET = re.compile(r"\s*\[((?:`[^`]*`|[^\]`])*)\]\s*")
 
 
@@ -272,9 +273,10 @@ def _placeholders(text: str, names: Sequence[str]) -> tuple[str, list[Named]]:
                 f"The formula {_short(text.strip())} has two names with nothing between them: "
                 "join terms by +, and factors by * or :. Put backticks around a name with spaces."
             )
-        if match["word"] and text[position:].lstrip().startswith("("):
-            arguments, position = _arguments(match["word"], text, position, names)
-            term = checked_named(match["word"], arguments, names)
+        call = _CALL.match(text, match.start("word")) if match["word"] else None
+        if call is not None:
+            arguments, position = _arguments(call[1], text, call.end(), names)
+            term = checked_named(call[1], arguments, names)
             named += [term] if term not in named else []
             out.append(f"s{named.index(term)}")
         elif match["op"]:
@@ -296,10 +298,9 @@ def _placeholders(text: str, names: Sequence[str]) -> tuple[str, list[Named]]:
 
 
 def _arguments(kind: str, text: str, position: int, names: Sequence[str]) -> tuple[list[str], int]:
-    """The factors between the brackets of a named term, and where it ends."""
+    """The factors after the opening bracket of a named term, and where it ends."""
     if kind not in KINDS:
         raise ModelError(f"A formula has no {kind}(...): {ALLOWED}.")
-    position = text.index("(", position) + 1
     found: list[str] = []
     while match := _ARGUMENT.match(text, position):
         found.append(_known(_name_in(match), names))
