@@ -341,7 +341,10 @@ def fit_model(
     ] = None,
     formula: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help='Instead of MODEL: a formula such as "A*B + B*C".'),
+        typer.Option(
+            metavar="TEXT",
+            help='Instead of MODEL: a formula such as "A*B + B*C" or "A + B + Symm(A, B)".',
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also save the results here (JSON).")

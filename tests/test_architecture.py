@@ -57,7 +57,7 @@ FLOORS = {
     "inference.columns": 4,
     "inference.design": 4,
     "inference.terms": 4,
-    "inference.special": 4,
+    "inference.parameters": 4,
     "inference.formula": 4,
     "inference.families": 4,
     "inference.existence": 4,

@@ -336,6 +336,8 @@ def test_undeclared_values_stay_out_of_the_message(folder, tmp_path):
         (["fit", "{r}", "[Admit]", "--formula", "Admit"], "Say the model in one way"),
         (["fit", "{r}", "[Admt]"], "did you mean 'Admit'?"),
         (["fit", "{r}", "--formula", "Admit*"], "cannot be read"),
+        (["fit", "{r}", "--formula", "np.log(Admit)"], "has no np.log(...)"),
+        (["fit", "{r}", "--formula", "Dept + score(Dept)"], "needs an ordered factor"),
         (["fit", "no.json", "[A]"], "There is no file no.json"),
         (["fit", "{records}", "[A]"], "is not a JSON file"),
         (["test", "{r}", "Admit"], "needs two factors or more"),

@@ -12,14 +12,14 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array, csr_array, hstack
+from scipy.sparse import csr_array, hstack
 
 from dpcontingency.inference.lowrank import sum_by_stratum
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
-Block = tuple[tuple[int, ...], csc_array]
+Block = tuple[tuple[int, ...], csr_array]
 
 
 class MarginColumns:
@@ -69,12 +69,7 @@ class MarginColumns:
 
     def rows(self, cells: Index) -> Array:
         """The values of all columns in some cells (flat positions), dense."""
-        out = np.zeros((cells.size, self.n_columns))
-        levels = np.unravel_index(cells, self.shape)
-        for (axes, matrix), part in zip(self.blocks, self._parts, strict=True):
-            at = np.ravel_multi_index([levels[k] for k in axes], tuple(self.shape[k] for k in axes))
-            out[:, part] = matrix.tocsr()[at].toarray()
-        return out
+        return np.asarray(self._sparse_rows(cells).toarray())
 
     def sums(self, cells: Array, labels: Index, groups: int) -> Array:
         """`tdot` inside each group of cells: one row a group."""
@@ -84,10 +79,12 @@ class MarginColumns:
 
     def matrix(self) -> csr_array:
         """The columns over all cells, sparse. Only linear programs need it."""
-        cells = np.unravel_index(np.arange(math.prod(self.shape)), self.shape)
-        wide = [
-            matrix.tocsr()[np.ravel_multi_index([cells[k] for k in axes],
-                                                tuple(self.shape[k] for k in axes))]
-            for axes, matrix in self.blocks
-        ]  # fmt: skip
-        return csr_array(hstack([csr_array((cells[0].size, 0)), *wide], format="csr"))
+        return self._sparse_rows(np.arange(math.prod(self.shape)))
+
+    def _sparse_rows(self, cells: Index) -> csr_array:
+        levels = np.unravel_index(cells, self.shape)
+        parts = [csr_array((cells.size, 0))]
+        for axes, matrix in self.blocks:
+            margin = tuple(self.shape[k] for k in axes)
+            parts.append(matrix[np.ravel_multi_index([levels[k] for k in axes], margin)])
+        return csr_array(hstack(parts, format="csr"))

@@ -10,7 +10,8 @@ the sum over all levels,
 * X' D X  is S diag(D) at the union of the two columns' codes, and 0 where they disagree;
 * X b     is S' applied to the table that holds b at the codes.
 
-S costs one pass over the table per factor, so X is never formed (METHODS 2.5).
+S costs one pass over the table per factor, so X is never formed (METHODS 2.5). Columns of special
+terms, which are functions of a few factors too but no indicators, come after those.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 from dpcontingency.inference.columns import MarginColumns
 from dpcontingency.inference.kernels import fold_axis, unfold_axis
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank
+from dpcontingency.release.noise import stratum_labels
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
@@ -209,6 +211,68 @@ class HierarchicalDesign(Design):
             clash |= (one != other) & (one > 0) & (other > 0)
         flat[clash] = math.prod(self.shape)  # one past the table, where `gram` puts a 0
         return flat
+
+
+class ExtendedDesign(Design):
+    """The columns of a hierarchical design, then those of special terms.
+
+    A row of X' D X that belongs to a special column z is X' (d z): O(p).
+
+    Parameters
+    ----------
+    hierarchical : HierarchicalDesign
+        The first columns.
+    extra : MarginColumns
+        The others, on the same table.
+    """
+
+    extra: MarginColumns
+
+    def __init__(self, hierarchical: HierarchicalDesign, extra: MarginColumns) -> None:
+        self.hierarchical, self.extra = hierarchical, extra
+        self.shape, self.strata = hierarchical.shape, hierarchical.strata
+        self.codes = hierarchical.codes
+        self._first = hierarchical.n_columns
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns of X."""
+        return self._first + self.extra.n_columns
+
+    def keep(self, columns: npt.NDArray[np.bool_]) -> ExtendedDesign:
+        """The same design with some columns only."""
+        first, rest = columns[: self._first], columns[self._first :]
+        return ExtendedDesign(self.hierarchical.keep(first), self.extra.keep(rest))
+
+    def matrix(self) -> csr_array:
+        """X itself, sparse. Only linear programs need it."""
+        return csr_array(hstack([self.hierarchical.matrix(), self.extra.matrix()], format="csr"))
+
+    def dot(self, beta: Array) -> Array:
+        """X b, one number a cell (flat)."""
+        return self.hierarchical.dot(beta[: self._first]) + self.extra.dot(beta[self._first :])
+
+    def tdot(self, cells: Array) -> Array:
+        """X' w for one number a cell (flat)."""
+        return np.concatenate([self.hierarchical.tdot(cells), self.extra.tdot(cells)])
+
+    def gram(self, weights: Array) -> Array:
+        """X' diag(w) X."""
+        out = np.empty((self.n_columns, self.n_columns))
+        out[: self._first, : self._first] = self.hierarchical.gram(weights)
+        for j in range(self.extra.n_columns):
+            row = self.tdot(weights * self.extra.column(j))
+            out[self._first + j] = row
+            out[: self._first, self._first + j] = row[: self._first]
+        return out
+
+    def by_stratum(self, cells: Array) -> Array:
+        """X' w inside each stratum: one row a stratum."""
+        if not self.strata:
+            return self.tdot(cells)[None, :]
+        first = self.hierarchical.by_stratum(cells)
+        labels = stratum_labels(self.shape, self.strata)
+        return np.hstack([first, self.extra.sums(cells, labels, len(first))])
 
 
 def sum_coding(shape: tuple[int, ...], terms: Sequence[tuple[int, ...]]) -> Array:

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModel
 
-from dpcontingency.domain import label_text
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
-from dpcontingency.inference.design import Design, HierarchicalDesign, sum_coding
+from dpcontingency.inference.design import Design, HierarchicalDesign
 from dpcontingency.inference.existence import (
     STEP_AT_INFINITY,
     facial_set,
@@ -34,9 +33,8 @@ from dpcontingency.inference.formula import (
 )
 from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
 from dpcontingency.inference.newton import Maximum, maximise
+from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.results import Fit, LogLinearResults
-from dpcontingency.inference.special import Column, extend
-from dpcontingency.inference.terms import SpecialTerm
 from dpcontingency.release import files
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.release import Release
@@ -159,16 +157,17 @@ class LogLinearModel(LikelihoodModel):
         self._strata = stratum_labels(given.domain.shape, strata)
         self._possible = release.domain.possible().ravel()
         margins = HierarchicalDesign(release.domain.shape, axes, strata)
-        self._columns = [self._margin_column(code) for code in margins.codes]
-        self._design: Design = margins
-        self._recode = None if coding == "treatment" else sum_coding(release.domain.shape, axes)
-        self._units = np.ones(margins.n_columns)
-        self.aliased: tuple[str, ...] = ()
-        self.idle: tuple[SpecialTerm, ...] = ()
         if self.special:
-            self._add_special(margins)
-        elif release.domain.structural_zeros:
-            self._drop_aliased()
+            parameters = extended_parameters(
+                margins, self.special, release.domain, self._possible, self.fixed_strata
+            )
+        else:
+            parameters = hierarchical_parameters(
+                margins, coding, release.domain, self._possible, self.fixed_strata
+            )
+        self._design, self._recode = parameters.design, parameters.recode
+        self._columns, self._units = parameters.columns, parameters.units
+        self.aliased, self.idle = parameters.aliased, parameters.idle
         self.cells = NoisyTableLikelihood(
             given.noisy.ravel(),
             given.noise.variances.ravel(),
@@ -217,7 +216,7 @@ class LogLinearModel(LikelihoodModel):
         >>> result.generating_class, result.df_resid
         ('[Dose][Cured] + score(Dose):score(Cured)', 1)
         >>> float(result.params["score(Dose):score(Cured)"].round(3))
-        0.973
+        0.975
         """
         margins, special = read_formula(formula, release.domain.names)
         texts = [term.formula for term in special]
@@ -437,49 +436,6 @@ class LogLinearModel(LikelihoodModel):
             return information
         half = np.linalg.solve(self._recode.T, information)
         return np.asarray(np.linalg.solve(self._recode.T, half.T).T)
-
-    def _add_special(self, margins: HierarchicalDesign) -> None:
-        """Put the columns of special terms after the others."""
-        made = extend(margins, self.special, self.release.domain, self._possible, self.fixed_strata)
-        self._design, self._recode, self._units = made.design, made.recode, made.units
-        self.idle = tuple(made.idle)
-        self._keep_columns([*self._columns, *made.columns], made.kept)
-
-    def _drop_aliased(self) -> None:
-        """Leave out columns that structural zeros make combinations of others."""
-        kept = independent_columns(self._design, self._possible, self.fixed_strata)
-        if kept.all():
-            return
-        if self._recode is not None:
-            raise ModelError(
-                "Structural zeros leave some coefficients of this model without meaning, which "
-                "sum coding cannot show. Use coding='treatment'."
-            )
-        self._design = self._design.keep(kept)
-        self._units = self._units[kept]
-        self._keep_columns(self._columns, kept)
-
-    def _keep_columns(self, columns: Sequence[Column], kept: npt.NDArray[np.bool_]) -> None:
-        pairs = list(zip(columns, kept, strict=True))
-        self._columns = [column for column, stays in pairs if stays]
-        self.aliased = tuple(column.name for column, stays in pairs if not stays)
-
-    def _margin_column(self, code: npt.NDArray[np.intp]) -> Column:
-        """The column of a code, with the name that patsy gives it.
-
-        ``A[T.b]:C[T.x]``, or ``A[S.a]`` in sum coding.
-        """
-        letter, shift = ("T", 0) if self.coding == "treatment" else ("S", -1)
-        levels = self.release.domain.levels
-        factors = tuple(name for name, k in zip(levels, code, strict=True) if k > 0)
-        parts = [
-            f"{name}[{letter}.{label_text(levels[name][k + shift])}]"
-            for name, k in zip(levels, code, strict=True)
-            if k > 0
-        ]
-        if not factors:
-            return Column("Intercept", "Intercept", ())
-        return Column(":".join(parts), ":".join(factors), factors)
 
 
 def _inverse(information: Array) -> Array:

@@ -77,7 +77,7 @@ class LogLinearResults(CoefficientResults):
 
     @property
     def generators(self) -> tuple[tuple[str, ...], ...]:
-        """The maximal margins of the model."""
+        """The maximal margins of the hierarchical part; `special_terms` come on top of it."""
         return tuple(self.model.generators)
 
     @property

@@ -226,9 +226,7 @@ def _expanded(made):
     return made.matrix.toarray()[np.ravel_multi_index([levels[k] for k in made.axes], shape)]
 
 
-@pytest.mark.parametrize(
-    ("formula", "scheme"), list(zip(FORMULAS[1:], SCHEMES * 5, strict=True))
-)
+@pytest.mark.parametrize(("formula", "scheme"), list(zip(FORMULAS[1:], SCHEMES * 5, strict=True)))
 def test_variances_of_cells_equal_dense_algebra(formula, scheme):
     model = LogLinearModel.from_formula(formula, noisy_release(scheme))
     design = model._design
@@ -352,9 +350,7 @@ def test_relabelling_and_transposing_change_nothing(formula):
     relabelled = Release.from_noisy_table(
         table, Domain(levels, scores=scores), sigma=sigma, n_total=release.n_total
     )
-    plain = Release.from_noisy_table(
-        release.noisy, DOMAIN, sigma=sigma, n_total=release.n_total
-    )
+    plain = Release.from_noisy_table(release.noisy, DOMAIN, sigma=sigma, n_total=release.n_total)
     one, other = quiet(formula, plain), quiet(formula, relabelled)
     assert other.llf == pytest.approx(one.llf, abs=1e-7)
     assert other.df_resid == one.df_resid
@@ -386,9 +382,7 @@ def test_strata_fix_what_they_hold():
 # -- results ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("formula", "scheme"), list(zip(FORMULAS[1:], SCHEMES * 5, strict=True))
-)
+@pytest.mark.parametrize(("formula", "scheme"), list(zip(FORMULAS[1:], SCHEMES * 5, strict=True)))
 def test_everything_on_the_results_works(tmp_path, formula, scheme):
     result = quiet(formula, noisy_release(scheme))
     assert result.converged
@@ -420,9 +414,10 @@ def test_everything_on_the_results_works(tmp_path, formula, scheme):
     space = {"release": result.model.release}
     code = code_for(result.model.release, [result], []).splitlines()
     line = next(line for line in code if line.startswith("model1"))
-    assert result.model.formula == LogLinearModel.from_formula(
-        result.model.formula, space["release"]
-    ).formula
+    assert (
+        result.model.formula
+        == LogLinearModel.from_formula(result.model.formula, space["release"]).formula
+    )
     assert f"special_terms={list(result.special_terms)!r}" in line
 
 
@@ -562,6 +557,33 @@ def test_perfect_association_sends_the_slope_to_infinity(unit):
     lower, upper = result.conf_int(cols=[4], method="profile").to_numpy()[0]
     assert upper == np.inf
     assert 0 < lower * unit**2 < 10
+
+
+@pytest.mark.parametrize(
+    ("shape", "formula", "df", "aliased"),
+    [
+        ((1, 3), "A + B + score(A):score(B)", 0, 1),  # one level: no score to speak of
+        ((3, 3), "A + B + Diag(A, B) + score(A):score(B)", 1, 1),  # 3 x 3: that is quasi-symmetry
+        ((3, 3), "A + B + Symm(A, B)", 1, 3),
+        ((2, 2), "A + B + Diag(A, B)", 0, 1),
+        ((2, 2), "Diag(A, B)", 1, 0),
+        ((1, 1), "Symm(A, B)", 0, 1),
+        ((3, 3, 3), "Symm(A, B, C)", 27 - 10, 1),
+        ((3, 3, 3), "A + B + C + Symm(A, B, C)", 27 - 10 - 4, 3),
+        ((3, 3, 3), "Diag(A, B, C) + A + B + C", 27 - 7 - 3, 0),
+    ],
+)
+@pytest.mark.parametrize("empty", [False, True])
+def test_small_and_empty_tables(shape, formula, df, aliased, empty):
+    levels = {name: list(range(n)) for name, n in zip("ABC", shape, strict=False)}
+    domain = Domain(levels, ordered=list(levels))
+    counts = np.zeros(shape) if empty else 3.0 + np.arange(np.prod(shape)).reshape(shape) % 5
+    result = quiet(formula, Release.exact(counts, domain))
+    assert result.converged
+    assert result.df_resid == (0 if empty else df)
+    assert len(result.model.aliased) == aliased
+    assert len(result.drop1().table) >= 2
+    assert np.isfinite(result.llf)
 
 
 # -- what is refused ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
@@ -65,7 +66,7 @@ def columns_of(text, scaling=None):
 )
 def test_a_column_is_what_its_name_says(text, count):
     made = columns_of(text)
-    columns = MarginColumns(DOMAIN.shape, [(made.axes, made.matrix)])
+    columns = MarginColumns(DOMAIN.shape, [(made.axes, csr_array(made.matrix))])
     cells = [dict(zip(DOMAIN.names, cell, strict=True)) for cell in DOMAIN.cells()]
     expected = np.array([[value(name, cell) for name in made.names] for cell in cells])
     assert columns.n_columns == len(made.names) == len(set(made.names)) == count

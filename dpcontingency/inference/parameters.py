@@ -1,4 +1,4 @@
-"""The special terms of a model joined to its hierarchical design.
+"""The parameters of a model: their names, their columns, and those that are left out.
 
 Scores are shifted and scaled for the computation, so that its accuracy and its thresholds do not
 depend on their origin and unit; coefficients are reported for the scores as they were given.
@@ -8,84 +8,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import csr_array
 
-from dpcontingency.domain import Domain
+from dpcontingency.domain import Domain, label_text
+from dpcontingency.errors import ModelError
 from dpcontingency.inference.columns import MarginColumns
-from dpcontingency.inference.design import Design, HierarchicalDesign
+from dpcontingency.inference.design import (
+    Design,
+    ExtendedDesign,
+    HierarchicalDesign,
+    sum_coding,
+)
 from dpcontingency.inference.existence import Span, independent_columns
 from dpcontingency.inference.terms import Scaling, SpecialTerm, standard_scaling, term_columns
-from dpcontingency.release.noise import stratum_labels
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
-
-
-class ExtendedDesign(Design):
-    """The columns of a hierarchical design, then those of special terms.
-
-    A row of X' D X that belongs to a special column z is X' (d z): O(p).
-
-    Parameters
-    ----------
-    hierarchical : HierarchicalDesign
-        The first columns.
-    extra : MarginColumns
-        The others, on the same table.
-    """
-
-    extra: MarginColumns
-
-    def __init__(self, hierarchical: HierarchicalDesign, extra: MarginColumns) -> None:
-        self.hierarchical, self.extra = hierarchical, extra
-        self.shape, self.strata = hierarchical.shape, hierarchical.strata
-        self.codes = hierarchical.codes
-        self._first = hierarchical.n_columns
-
-    @property
-    def n_columns(self) -> int:
-        """The number of columns of X."""
-        return self._first + self.extra.n_columns
-
-    def keep(self, columns: Mask) -> ExtendedDesign:
-        """The same design with some columns only."""
-        first, rest = columns[: self._first], columns[self._first :]
-        return ExtendedDesign(self.hierarchical.keep(first), self.extra.keep(rest))
-
-    def matrix(self) -> csr_array:
-        """X itself, sparse. Only linear programs need it."""
-        return csr_array(hstack([self.hierarchical.matrix(), self.extra.matrix()], format="csr"))
-
-    def dot(self, beta: Array) -> Array:
-        """X b, one number a cell (flat)."""
-        return self.hierarchical.dot(beta[: self._first]) + self.extra.dot(beta[self._first :])
-
-    def tdot(self, cells: Array) -> Array:
-        """X' w for one number a cell (flat)."""
-        return np.concatenate([self.hierarchical.tdot(cells), self.extra.tdot(cells)])
-
-    def gram(self, weights: Array) -> Array:
-        """X' diag(w) X."""
-        out = np.empty((self.n_columns, self.n_columns))
-        out[: self._first, : self._first] = self.hierarchical.gram(weights)
-        for j in range(self.extra.n_columns):
-            row = self.tdot(weights * self.extra.column(j))
-            out[self._first + j] = row
-            out[: self._first, self._first + j] = row[: self._first]
-        return out
-
-    def by_stratum(self, cells: Array) -> Array:
-        """X' w inside each stratum: one row a stratum."""
-        if not self.strata:
-            return self.tdot(cells)[None, :]
-        first = self.hierarchical.by_stratum(cells)
-        labels = stratum_labels(self.shape, self.strata)
-        return np.hstack([first, self.extra.sums(cells, labels, len(first))])
 
 
 class Column(NamedTuple):
@@ -96,41 +40,66 @@ class Column(NamedTuple):
     factors: tuple[str, ...]
 
 
-class Extension(NamedTuple):
-    """What special terms make of a design.
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """The free parameters of a model.
 
     Attributes
     ----------
-    design : ExtendedDesign
-        The independent columns, scores standardised.
+    design : Design
+        Independent columns, in treatment coding and with standardised scores.
+    columns : tuple of Column
+        What is reported, in the order of the parameters.
     recode : ndarray, shape (q, q), or None
-        Takes coefficients of those to coefficients of the columns as they were asked for.
+        Takes coefficients of the design to those that are reported, where they differ.
     units : ndarray, shape (q,)
         What each of the latter is multiplied by to be an effect on the log scale.
-    columns : list of Column
-        All special columns, independent or not.
-    kept : ndarray of bool
-        Which columns are independent, the hierarchical ones first.
-    idle : list of SpecialTerm
-        The terms none of whose columns are.
+    aliased : tuple of str
+        Columns left out, because others can stand for them on the possible cells.
+    idle : tuple of SpecialTerm
+        The special terms all of whose columns are left out.
     """
 
-    design: ExtendedDesign
+    design: Design
+    columns: tuple[Column, ...]
     recode: Array | None
     units: Array
-    columns: list[Column]
-    kept: Mask
-    idle: list[SpecialTerm]
+    aliased: tuple[str, ...] = ()
+    idle: tuple[SpecialTerm, ...] = ()
 
 
-def extend(
+def hierarchical_parameters(
+    margins: HierarchicalDesign, coding: str, domain: Domain, possible: Mask, strata: Labels | None
+) -> Parameters:
+    """The parameters of a generating class; see `extended_parameters` for the arguments.
+
+    Raises
+    ------
+    ModelError
+        If structural zeros leave some without meaning and the coding is not ``"treatment"``.
+    """
+    columns = [_margin_column(code, coding, domain) for code in margins.codes]
+    recode = None if coding == "treatment" else sum_coding(margins.shape, margins.terms)
+    kept = np.ones(margins.n_columns, dtype=np.bool_)
+    if domain.structural_zeros:
+        kept = independent_columns(margins, possible, strata)
+    if recode is not None and not kept.all():
+        raise ModelError(
+            "Structural zeros leave some coefficients of this model without meaning, which "
+            "sum coding cannot show. Use coding='treatment'."
+        )
+    design = margins if kept.all() else margins.keep(kept)
+    return Parameters(design, *_split(columns, kept, recode, np.ones(kept.size)))
+
+
+def extended_parameters(
     margins: HierarchicalDesign,
     terms: Sequence[SpecialTerm],
     domain: Domain,
     possible: Mask,
     strata: Labels | None,
-) -> Extension:
-    """Join special terms to a hierarchical design.
+) -> Parameters:
+    """The parameters of a generating class and special terms, in treatment coding.
 
     Parameters
     ----------
@@ -164,7 +133,8 @@ def extend(
         recode = _recode(inner, asked.keep(kept), possible, strata) if scaling else None
         if recode is not None or not scaling:
             break
-    columns, units, idle = [], [1.0] * margins.n_columns, []
+    columns = [_margin_column(code, "treatment", domain) for code in margins.codes]
+    units, idle = [1.0] * margins.n_columns, []
     for term in terms:
         start = len(units)
         for name, part in term_columns(term, domain, {}).labels():
@@ -173,14 +143,36 @@ def extend(
             scored = (one.factors[0] for one in part.named if one.kind == "score")
             units.append(math.prod(scaling[factor][1] for factor in scored))
         idle += [] if kept[start : len(units)].any() else [term]
-    return Extension(inner, recode, np.array(units)[kept], columns, kept, idle)
+    return Parameters(inner, *_split(columns, kept, recode, np.array(units)), tuple(idle))
+
+
+def _split(
+    columns: Sequence[Column], kept: Mask, recode: Array | None, units: Array
+) -> tuple[tuple[Column, ...], Array | None, Array, tuple[str, ...]]:
+    """The columns that stay, with what belongs to them, and the names of the others."""
+    pairs = list(zip(columns, kept, strict=True))
+    stay = tuple(column for column, stays in pairs if stays)
+    return stay, recode, units[kept], tuple(column.name for column, stays in pairs if not stays)
+
+
+def _margin_column(code: npt.NDArray[np.intp], coding: str, domain: Domain) -> Column:
+    """The column of a code, with the name that patsy gives it.
+
+    ``A[T.b]:C[T.x]``, or ``A[S.a]`` in sum coding.
+    """
+    letter, shift = ("T", 0) if coding == "treatment" else ("S", -1)
+    involved = {n: k + shift for n, k in zip(domain.names, code, strict=True) if k > 0}
+    if not involved:
+        return Column("Intercept", "Intercept", ())
+    parts = [f"{n}[{letter}.{label_text(domain.levels[n][k])}]" for n, k in involved.items()]
+    return Column(":".join(parts), ":".join(involved), tuple(involved))
 
 
 def _design(
     margins: HierarchicalDesign, terms: Sequence[SpecialTerm], domain: Domain, scaling: Scaling
 ) -> ExtendedDesign:
     blocks = [term_columns(term, domain, scaling) for term in terms]
-    extra = MarginColumns(domain.shape, [(block.axes, block.matrix) for block in blocks])
+    extra = MarginColumns(domain.shape, [(block.axes, csr_array(block.matrix)) for block in blocks])
     return ExtendedDesign(margins, extra)
 
 
