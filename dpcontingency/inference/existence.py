@@ -95,9 +95,8 @@ def undetermined(
         change = change - mean[strata]
     alive = cells & (np.abs(change) <= STEP_AT_INFINITY)
     values, vectors = np.linalg.eigh(_gram(design, alive.astype(np.float64), strata))
-    return np.asarray(
-        vectors[:, values <= RANK_TOLERANCE * max(float(values.max(initial=0.0)), 1.0)]
-    )
+    largest = float(values.max(initial=1.0))
+    return np.asarray(vectors[:, values <= RANK_TOLERANCE * largest])
 
 
 def facial_set(design: Design, counts: Array, possible: Mask, strata: Labels) -> Mask:

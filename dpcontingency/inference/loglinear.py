@@ -148,7 +148,8 @@ class LogLinearModel(LikelihoodModel):
         self.special = read_special(special_terms, names)
         if self.special and coding != "treatment":
             raise ModelError(
-                f"{self.special[0].text} is a term in treatment coding. Use coding='treatment'."
+                f"{self.special[0].text} has no sum-to-zero coefficients, as no special term has. "
+                "Use coding='treatment'."
             )
         self.terms = self._free_terms()
         axes = [tuple(release.domain.axis(name) for name in term) for term in self.terms]
@@ -403,7 +404,8 @@ class LogLinearModel(LikelihoodModel):
             covariance = self._recode @ covariance @ self._recode.T
             sampling = self._recode @ sampling @ self._recode.T
             step, open_directions = self._recode @ step, self._recode @ open_directions
-        step, open_directions = step * self._units, open_directions * self._units[:, None]
+            unit = self._units / np.abs(self._recode * self._units[:, None]).max(axis=1).clip(1)
+            step, open_directions = step * unit, open_directions * unit[:, None]
         fit = Fit(
             params=beta,
             covariance=covariance,
