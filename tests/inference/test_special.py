@@ -10,6 +10,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
+import dpcontingency as dpc
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.comparison import compare, holds
@@ -49,6 +50,8 @@ FORMULAS = [
     "A + B + G + Diag(A, B) + score(A):score(B)",
     "A*B + G + score(A):G",
 ]
+# Each formula under one scheme, and each scheme with formulas of every kind.
+EVEN, ODD = (list(zip(FORMULAS[k::2], SCHEMES * 3, strict=False)) for k in (0, 1))
 
 
 def quiet(formula, release):
@@ -63,6 +66,12 @@ def noisy_release(scheme, domain=DOMAIN, sigma=4.0, seed=8, records=900):
         return simulate_release(counts, domain, GDP(1 / sigma), rng, neighbours="add-remove")
     strata = ["G"] if scheme == "strata" else []
     return simulate_release(counts, domain, GDP(np.sqrt(2) / sigma), rng, strata=strata)
+
+
+def third_party(noisy, domain, release):
+    """The noisy cells of a release over another domain."""
+    sigma = float(np.sqrt(release.noise.variances.flat[0]))
+    return Release.from_noisy_table(noisy, domain, sigma=sigma, n_total=release.n_total)
 
 
 def with_meaning(domain, **more):
@@ -177,8 +186,7 @@ def test_quasi_independence_is_independence_off_a_diagonal_of_structural_zeros()
 # -- the design ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize(("formula", "scheme"), EVEN + ODD)
 def test_rank_and_products_equal_dense_algebra(formula, scheme):
     release = noisy_release(scheme)
     model = LogLinearModel.from_formula(formula, release)
@@ -226,7 +234,7 @@ def _expanded(made):
     return made.matrix.toarray()[np.ravel_multi_index([levels[k] for k in made.axes], shape)]
 
 
-@pytest.mark.parametrize(("formula", "scheme"), list(zip(FORMULAS[1:], SCHEMES * 5, strict=True)))
+@pytest.mark.parametrize(("formula", "scheme"), ODD)
 def test_variances_of_cells_equal_dense_algebra(formula, scheme):
     model = LogLinearModel.from_formula(formula, noisy_release(scheme))
     design = model._design
@@ -305,23 +313,14 @@ def test_score_and_hessian_are_derivatives(formula, scheme):
     assert result.converged
 
 
-@pytest.mark.parametrize("formula", FORMULAS[1:12:2])
+@pytest.mark.parametrize("formula", [*FORMULAS[1:6:2], FORMULAS[11], FORMULAS[14]])
 def test_origin_and_unit_of_scores_change_coefficients_only(formula):
     release = noisy_release("total")
-    base = quiet(formula, release)
-    levels = dict(DOMAIN.levels)
-    other = Domain(levels, scores={"A": [0.001, 0.002, 0.003], "B": [-4, -2, 4]})
-    moved = Release.from_noisy_table(
-        release.noisy, other, sigma=float(np.sqrt(release.noise.variances.flat[0])),
-        n_total=release.n_total,
-    )  # fmt: skip
-    first = Release.from_noisy_table(
-        release.noisy, DOMAIN, sigma=float(np.sqrt(release.noise.variances.flat[0])),
-        n_total=release.n_total,
-    )  # fmt: skip
-    base, again = quiet(formula, first), quiet(formula, moved)
-    if "A + B" not in formula:  # without main effects the origin of a score matters
-        return
+    scores = {"A": [0.001, 0.002, 0.003], "B": [-4, -2, 4]}
+    base, again = (
+        quiet(formula, third_party(release.noisy, domain, release))
+        for domain in (DOMAIN, Domain(dict(DOMAIN.levels), scores=scores))
+    )
     assert again.llf == pytest.approx(base.llf, abs=1e-8)
     assert again.df_resid == base.df_resid
     np.testing.assert_allclose(again.fittedvalues, base.fittedvalues, rtol=1e-7)
@@ -337,20 +336,17 @@ def test_origin_and_unit_of_scores_change_coefficients_only(formula):
             np.testing.assert_allclose(ends[0] * factor, ends[1], rtol=1e-4)
 
 
-@pytest.mark.parametrize("formula", FORMULAS[1:])
+@pytest.mark.parametrize("formula", FORMULAS[1::2])
 def test_relabelling_and_transposing_change_nothing(formula):
     release = noisy_release("total")
-    sigma = float(np.sqrt(release.noise.variances.flat[0]))
     order = [2, 0, 1]
     names = ("B", "A", "G")
     levels = {"B": [LEVELS[k] for k in order], "A": [LEVELS[k] for k in order], "G": ["m", "f"]}
     scores = {"A": [float(k + 1) for k in order], "B": [[2001, 2002, 2005][k] for k in order]}
     table = release.noisy.transpose([DOMAIN.axis(n) for n in names])
     table = table[np.ix_(order, order, [1, 0])]
-    relabelled = Release.from_noisy_table(
-        table, Domain(levels, scores=scores), sigma=sigma, n_total=release.n_total
-    )
-    plain = Release.from_noisy_table(release.noisy, DOMAIN, sigma=sigma, n_total=release.n_total)
+    relabelled = third_party(table, Domain(levels, scores=scores), release)
+    plain = third_party(release.noisy, DOMAIN, release)
     one, other = quiet(formula, plain), quiet(formula, relabelled)
     assert other.llf == pytest.approx(one.llf, abs=1e-7)
     assert other.df_resid == one.df_resid
@@ -382,7 +378,7 @@ def test_strata_fix_what_they_hold():
 # -- results ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("formula", "scheme"), list(zip(FORMULAS[1:], SCHEMES * 5, strict=True)))
+@pytest.mark.parametrize(("formula", "scheme"), EVEN)
 def test_everything_on_the_results_works(tmp_path, formula, scheme):
     result = quiet(formula, noisy_release(scheme))
     assert result.converged
@@ -402,7 +398,7 @@ def test_everything_on_the_results_works(tmp_path, formula, scheme):
     assert (result.gof()["df"] == result.df_resid).all()
     assert len(result.drop1().table) >= 2
     assert result.odds_ratios()["se"].notna().all()
-    assert "special_terms" in of_fit(result)
+    assert of_fit(result)["special_terms"] == list(result.special_terms)
     path = tmp_path / "fit.json"
     result.save(path)
     loaded = LogLinearResults.load(path)
@@ -411,14 +407,12 @@ def test_everything_on_the_results_works(tmp_path, formula, scheme):
     pd.testing.assert_series_equal(loaded.params, result.params)
     pd.testing.assert_frame_equal(loaded.cov_params(), result.cov_params())
     assert loaded.pearson_chi2 == result.pearson_chi2
-    space = {"release": result.model.release}
     code = code_for(result.model.release, [result], []).splitlines()
-    line = next(line for line in code if line.startswith("model1"))
-    assert (
-        result.model.formula
-        == LogLinearModel.from_formula(result.model.formula, space["release"]).formula
-    )
-    assert f"special_terms={list(result.special_terms)!r}" in line
+    scope = {"dpc": dpc, "release": result.model.release}
+    exec(next(line for line in code if line.startswith("model1")), scope)
+    pd.testing.assert_series_equal(scope["model1"].params, result.params)
+    again = LogLinearModel.from_formula(result.model.formula, result.model.release)
+    assert again.exog_names == result.model.exog_names
 
 
 def test_a_file_without_special_terms_loads(tmp_path):
