@@ -243,9 +243,13 @@ def step(
     if not current.converged:
         raise ModelError(f"{failure(current, current)} Start the search from another model.")
     rows = [("start", current.generating_class, _start_value(current, criterion))]
-    seen = {current.generating_class}
+    seen = {(current.generators, current.model.special)}
     while True:
-        moves = [m for m in search.moves(current, direction) if m.fit.generating_class not in seen]
+        moves = [
+            move
+            for move in search.moves(current, direction)
+            if (move.fit.generators, move.fit.model.special) not in seen
+        ]
         if criterion == "lr":
             best = _by_test(current, moves, alpha)
         else:
@@ -255,7 +259,7 @@ def step(
         move, value = best
         rows.append((move.action, move.fit.generating_class, value))
         current = move.fit
-        seen.add(current.generating_class)
+        seen.add((current.generators, current.model.special))
     path = pd.DataFrame(rows, columns=["action", "generating_class", "criterion"])
     path.insert(0, "step", range(len(rows)))
     lost = tuple(fit.generating_class for fit in search.fits.values() if not fit.existence.exists)
