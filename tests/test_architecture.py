@@ -60,6 +60,8 @@ FLOORS = {
     "inference.existence": 4,
     "inference.newton": 4,
     "inference.gaussian": 4,
+    "inference.normal": 4,
+    "inference.penalty": 4,
     "inference.rows": 4,
     "inference.profile": 4,
     "inference.residuals": 4,

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModelResults
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.constraints import restrictions, wald_terms
-from dpcontingency.inference.existence import Existence
+from dpcontingency.inference.existence import Existence, complement
 from dpcontingency.inference.profile import Profile
 
 Array = npt.NDArray[np.float64]
 
-VANISHED = 1e-6  # information of a coefficient of cells that the fit sends to 0
 NO_INFORMATION = 1e-9  # relative to the most informative direction
 
 _LIMITS = np.array([np.nan, np.inf, -np.inf])  # of a drift of 0, 1 and -1
@@ -45,6 +45,8 @@ class Fit:
         Fitted cell means, and expected counts given the release.
     converged, iterations, reason : bool, int, str
         Whether the search met its tolerance, its steps, and why not.
+    method, penalty : str, str or None
+        The arguments of `LogLinearModel.fit`.
     """
 
     params: Array
@@ -58,6 +60,8 @@ class Fit:
     converged: bool
     iterations: int
     reason: str
+    method: str = "ml"
+    penalty: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for JSON."""
@@ -76,20 +80,42 @@ class Fit:
 def treatment_covariance(model: Any, fit: Fit) -> Array:
     """The covariance of the coefficients in treatment coding, whatever the model's coding.
 
-    Where some are at infinity, a generalised inverse of the information without the directions
-    in which there is next to none: exact for all combinations that can be estimated.
+    Where some are at infinity it is exact for all combinations that can be estimated.
     """
-    if fit.at_infinity.any():
-        information = model._at(model._treatment(fit.params)).observed()
-        scale = 1 / np.sqrt(np.maximum(np.diag(information), VANISHED))
-        values, vectors = np.linalg.eigh(information * np.outer(scale, scale))
-        kept = values > NO_INFORMATION * max(float(values.max()), 1.0)
-        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-        return np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
     if model._recode is None:
         return fit.covariance
     half = np.linalg.solve(model._recode, fit.covariance)
     return np.asarray(np.linalg.solve(model._recode, half.T).T, dtype=np.float64)
+
+
+def inverse_information(information: Array, directions: Array) -> Array:
+    """The covariance of all combinations of coefficients that can be estimated.
+
+    Parameters
+    ----------
+    information : ndarray, shape (q, q)
+        Of the coefficients.
+    directions : ndarray, shape (q, r)
+        Orthonormal: what the data leave open. A combination can be estimated if it is orthogonal
+        to them.
+
+    Notes
+    -----
+    The inverse of what the information is on the complement of the directions. In the limit it
+    has nothing on the directions themselves, so this is exact; the traces of information that a
+    search leaves there, of rates near 1e-10, would only spoil the digits of an inverse.
+    """
+    basis = complement(directions)
+    inside = basis.T @ information @ basis
+    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(inside)), 1e-300))
+    scaled = inside * np.outer(scale, scale)
+    try:
+        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
+    except LinAlgError:  # a search that ended early
+        values, vectors = np.linalg.eigh(scaled)
+        kept = values > NO_INFORMATION * max(float(values.max()), 1.0)
+        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    return np.asarray(basis @ (inverse * np.outer(scale, scale)) @ basis.T, dtype=np.float64)
 
 
 class CoefficientResults(LikelihoodModelResults):

@@ -57,7 +57,8 @@ class Existence:
             "The likelihood rises toward a limit as these parameters go to infinity, because a "
             "margin of the model is zero or within noise of zero: "
             + ", ".join(self.parameters)
-            + ". They have no finite estimate; the log-likelihood and fitted cells are the limit."
+            + ". They have no finite estimate; the log-likelihood and fitted cells are the limit. "
+            "fit(penalty='jeffreys') has finite estimates."
         )
 
 
@@ -92,9 +93,25 @@ def undetermined(
         weight = sum_by_stratum(strata, fitted, int(strata.max()) + 1)
         mean = sum_by_stratum(strata, fitted * change, weight.size) / np.maximum(weight, 1e-300)
         change = change - mean[strata]
-    alive = cells & (np.abs(change) <= STEP_AT_INFINITY)
-    values, vectors = np.linalg.eigh(_gram(design, alive.astype(np.float64), strata))
-    return np.asarray(vectors[:, values <= RANK_TOLERANCE * max(float(values.max()), 1.0)])
+    return null_directions(design, cells & (np.abs(change) <= STEP_AT_INFINITY), strata)
+
+
+def null_directions(design: HierarchicalDesign, cells: Mask, strata: Labels | None) -> Array:
+    """The directions that move no log mean of some cells, but for constants of strata: (q, r).
+
+    Orthonormal columns.
+    """
+    values, vectors = np.linalg.eigh(_gram(design, cells.astype(np.float64), strata))
+    largest = max(float(values.max(initial=0.0)), 1.0)
+    return np.asarray(vectors[:, values <= RANK_TOLERANCE * largest])
+
+
+def complement(directions: Array) -> Array:
+    """An orthonormal basis of what is orthogonal to some orthonormal columns, shape (q, q - r)."""
+    size, rank = directions.shape
+    if rank == 0:
+        return np.eye(size)
+    return np.asarray(np.linalg.qr(directions, mode="complete")[0][:, rank:])
 
 
 def facial_set(design: HierarchicalDesign, counts: Array, possible: Mask, strata: Labels) -> Mask:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
+from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.design import HierarchicalDesign, sum_coding
 from dpcontingency.inference.existence import (
     STEP_AT_INFINITY,
+    complement,
     facial_set,
     independent_columns,
+    null_directions,
     undetermined,
 )
 from dpcontingency.inference.formula import (
@@ -30,8 +32,11 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
+from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
 from dpcontingency.inference.newton import Maximum, maximise
+from dpcontingency.inference.normal import NormalPoint, minimum_chi_square
+from dpcontingency.inference.penalty import PenalisedModel, PenalisedPoint
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.release import files
 from dpcontingency.release.noise import stratum_labels
@@ -39,6 +44,8 @@ from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 Coding = Literal["treatment", "sum"]
+Method = Literal["ml", "normal"]
+Penalty = Literal["jeffreys"]
 
 START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin near 0 needs more
 
@@ -194,11 +201,9 @@ class LogLinearModel(LikelihoodModel):
         With exact counts the facial set (`existence.facial_set`); with noise every possible cell
         of the strata that hold records.
         """
-        totals = self.cells.totals
-        alive = self._possible if totals is None else self._possible & (totals[self._strata] > 0)
         if not self.release.noise.is_exact:
-            return alive
-        return facial_set(self._design, self.cells.noisy, alive, self._strata)
+            return self._alive
+        return facial_set(self._design, self.cells.noisy, self._alive, self._strata)
 
     @cached_property
     def df_model(self) -> int:
@@ -245,22 +250,40 @@ class LogLinearModel(LikelihoodModel):
         return self._at(self._treatment(params)).cells.fitted
 
     def fit(
-        self, *, method: Literal["ml"] = "ml", warn_convergence: bool = True
+        self,
+        *,
+        method: Method = "ml",
+        penalty: Penalty | None = None,
+        warn_convergence: bool = True,
     ) -> LogLinearResults:
         """Fit the model.
 
         Parameters
         ----------
-        method : {"ml"}
+        method : {"ml", "normal"}
             Noise-aware maximum likelihood: Newton steps on the observed information from the
-            fit that ignores the noise.
+            fit that ignores the noise. Or minimum chi-square in the Gaussian approximation, with
+            iterated weights: faster, and good where every fitted mean or noise variance is large
+            (METHODS 2.3). Without noise both are the classical fit.
+        penalty : {None, "jeffreys"}
+            Whether to add half the log determinant of the information in the counts to the
+            log-likelihood: estimates are then finite also where noise has eaten a margin, or a
+            margin is zero, and shrunken a little everywhere. Only with ``method="ml"``.
         warn_convergence : bool
             Whether to warn of what the results also say in ``converged`` and ``existence``.
 
         Returns
         -------
         LogLinearResults
-            Standard errors from the observed information, so they cover sampling and noise.
+            Standard errors cover sampling and noise. They come from the observed information;
+            with ``method="normal"`` or a penalty from X' V Sigma^- V X, what the release is
+            expected to say of the parameters (positive definite at every estimate). ``llf`` is
+            the log-likelihood of the release at the estimate, without the penalty.
+
+        Raises
+        ------
+        ModelError
+            If the method or the penalty is unknown, or they do not go together.
 
         Warns
         -----
@@ -268,11 +291,26 @@ class LogLinearModel(LikelihoodModel):
             If the search ended short of a maximum, with the reason.
         ExistenceWarning
             If parameters have no finite estimate, naming them.
+
+        References
+        ----------
+        Kifer and Rogers 2017 for minimum chi-square; Firth 1993 for the penalty.
         """
-        if method != "ml":
-            raise ModelError(f"The method is 'ml'; got {method!r}.")
-        best = maximise(self._at, self._start())
-        results = self._results(best)
+        if method not in ("ml", "normal"):
+            raise ModelError(f"The method is 'ml' or 'normal'; got {method!r}.")
+        if penalty not in (None, "jeffreys"):
+            raise ModelError(f"The penalty is None or 'jeffreys'; got {penalty!r}.")
+        if method == "normal" and penalty is not None:
+            raise ModelError(
+                "A penalty is added to the likelihood, which method='normal' does not maximise; "
+                "use method='ml' with it."
+            )
+        best: Maximum[_Point]
+        if penalty is not None:
+            best = self._penalised_maximum()
+        else:
+            best = maximise(self._at, self._start()) if method == "ml" else self._normal_fit()
+        results = self._results(best, method, penalty)
         if warn_convergence and not best.converged:
             warnings.warn(
                 f"The fit of {self.generating_class} did not converge: {best.reason}.",
@@ -296,6 +334,19 @@ class LogLinearModel(LikelihoodModel):
         eta = self._design.dot(beta) + self._offset
         return _Point(self._design, self.cells.at(eta))
 
+    @cached_property
+    def _alive(self) -> npt.NDArray[np.bool_]:
+        """The possible cells of the strata that hold records."""
+        totals = self.cells.totals
+        return self._possible if totals is None else self._possible & (totals[self._strata] > 0)
+
+    def _flat(self) -> Array:
+        """Equal rates."""
+        flat = np.zeros(self._design.n_columns)
+        if self.release.totals is None:
+            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / self.n_cells)
+        return flat
+
     def _start(self) -> Array:
         """The classical fit, which looks at the noisy cells through the model's margins alone.
 
@@ -303,9 +354,7 @@ class LogLinearModel(LikelihoodModel):
         the fit runs off; then the expected counts under equal rates take the place of the noisy
         cells, which makes one step of EM.
         """
-        flat = np.zeros(self._design.n_columns)
-        if self.release.totals is None:
-            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / self.n_cells)
+        flat = self._flat()
 
         def fitted_to(counts: Array) -> Maximum[_Point]:
             def classical(beta: Array) -> _Point:
@@ -320,15 +369,49 @@ class LogLinearModel(LikelihoodModel):
             return start.beta
         return fitted_to(equal.cells.posterior_mean).beta
 
-    def _results(self, best: Maximum[_Point]) -> LogLinearResults:
-        point = best.point
-        step = best.last_step
-        open_directions = undetermined(
-            self._design, step, point.cells.fitted, self.face, self.cells.strata
+    def _normal_fit(self) -> Maximum[_Point]:
+        """The minimum chi-square fit, as a point of the likelihood."""
+        cells = self.cells
+
+        def at(beta: Array) -> NormalPoint:
+            eta = self._design.dot(beta) + self._offset
+            fitted = cells.as_counts(eta, cells.noisy).fitted
+            return NormalPoint(self._design, cells.noisy, cells.variances, fitted, cells.strata)
+
+        best = minimum_chi_square(at, self._start())
+        return replace(best, point=self._at(best.beta))  # type: ignore[arg-type]
+
+    def _penalised_maximum(self) -> Maximum[_Point]:
+        """The maximum of the penalised likelihood, as a point of the likelihood itself."""
+        strata = self.cells.strata
+        basis = complement(null_directions(self._design, self._alive, strata))
+        axes = None if strata is None else self._design.strata
+        model = PenalisedModel(self._design, axes, strata, basis)
+
+        def at(inside: Array) -> PenalisedPoint:
+            return PenalisedPoint(model, self._at(basis @ inside).cells)
+
+        starts = [basis.T @ self._start(), basis.T @ self._flat()]
+        best = maximise(at, max(starts, key=lambda inside: at(inside).value))
+        beta = basis @ best.beta
+        return replace(  # type: ignore[return-value]
+            best, beta=beta, point=self._at(beta), last_step=basis @ best.last_step
         )
-        covariance = _inverse(point.observed())
-        sampling = _inverse(point.complete())
-        beta = best.beta
+
+    def _results(
+        self, best: Maximum[_Point], method: Method, penalty: Penalty | None
+    ) -> LogLinearResults:
+        point, step, beta = best.point, best.last_step, best.beta
+        fitted, strata = point.cells.fitted, self.cells.strata
+        face = self.face if penalty is None else self._alive
+        open_directions = undetermined(self._design, step, fitted, face, strata)
+        if method == "ml" and penalty is None:
+            information = point.observed()
+        else:
+            gaussian = gaussian_information(fitted, self.cells.variances, strata)
+            information = self._design.compress(gaussian)
+        covariance = inverse_information(information, open_directions)
+        sampling = inverse_information(point.complete(), open_directions)
         if self._recode is not None:
             beta = self._recode @ beta
             covariance = self._recode @ covariance @ self._recode.T
@@ -341,11 +424,13 @@ class LogLinearModel(LikelihoodModel):
             at_infinity=np.asarray((np.abs(open_directions) > 1e-6).any(axis=1)),
             direction=np.where(np.abs(step) > STEP_AT_INFINITY, np.sign(step), 0.0),
             llf=point.value,
-            fitted=point.cells.fitted,
+            fitted=fitted,
             posterior_mean=point.cells.posterior_mean,
             converged=best.converged,
             iterations=best.iterations,
             reason=best.reason,
+            method=method,
+            penalty=penalty,
         )
         return LogLinearResults(self, fit)
 
@@ -391,19 +476,6 @@ class LogLinearModel(LikelihoodModel):
             if k > 0
         ]
         return ":".join(parts) or "Intercept"
-
-
-def _inverse(information: Array) -> Array:
-    """The inverse of an information matrix; a generalised one where it is singular."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-300))
-    scaled = information * scale[:, None] * scale[None, :]
-    try:
-        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
-    except LinAlgError:
-        values, vectors = np.linalg.eigh(scaled)
-        keep = values > 1e-13
-        inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
-    return np.asarray(inverse * scale[:, None] * scale[None, :])
 
 
 def load_results(path: str | Path) -> LogLinearResults:

@@ -126,6 +126,11 @@ def newton_step(point: Point) -> Array:
     return np.asarray(vectors @ (vectors.T @ point.gradient / np.maximum(np.abs(values), FLOOR)))
 
 
+def is_definite(matrix: Array) -> bool:
+    """Whether a symmetric matrix is positive definite, to working precision."""
+    return _solve(matrix, np.zeros(len(matrix))) is not None
+
+
 def _solve(matrix: Array, rhs: Array) -> Array | None:
     """The solution for a positive definite matrix, scaled to unit diagonal; else None."""
     diagonal = np.diag(matrix)

@@ -16,7 +16,7 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference import residuals
 from dpcontingency.inference.coefficients import CoefficientResults, Fit, treatment_covariance
 from dpcontingency.inference.comparison import compare, drop1
-from dpcontingency.inference.gaussian import score_statistic
+from dpcontingency.inference.gaussian import gaussian_information, score_statistic
 from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
 from dpcontingency.inference.prediction import (
     CellPrediction,
@@ -398,7 +398,7 @@ class LogLinearResults(CoefficientResults):
     def _adjusted(self) -> Array:
         model, fitted = self.model, self._fit.fitted
         cells = model.cells
-        information = residuals.gaussian_information(fitted, cells.variances, cells.strata)
+        information = gaussian_information(fitted, cells.variances, cells.strata)
         return residuals.adjusted_residuals(
             cells.noisy - fitted,
             residuals.cell_variances(fitted, cells.variances, cells.strata),
