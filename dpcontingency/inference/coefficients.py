@@ -32,7 +32,7 @@ class Fit:
     Attributes
     ----------
     params, covariance : ndarray, shapes (q,) and (q, q)
-        The estimate, finite everywhere, and the inverse of the observed information.
+        The estimate, finite everywhere, and its covariance (see `inverse_information`).
     sampling_variance : ndarray, shape (q,)
         The variances the estimate would have with no noise.
     at_infinity : ndarray of bool, shape (q,)
@@ -118,6 +118,29 @@ def inverse_information(information: Array, directions: Array) -> Array:
     return np.asarray(basis @ (inverse * np.outer(scale, scale)) @ basis.T, dtype=np.float64)
 
 
+def require_maximum(result: Any, why: str) -> None:
+    """Refuse a fit whose log-likelihood is not the maximum.
+
+    Parameters
+    ----------
+    result : LogLinearResults
+        The fit.
+    why : str
+        What needs the maximum, as the first half of the sentence.
+
+    Raises
+    ------
+    ModelError
+        If the fit is by another method than maximum likelihood, or with a penalty.
+    """
+    if not result.maximises_likelihood:
+        how = f"penalty={result.penalty!r}" if result.penalty else f"method={result.method!r}"
+        raise ModelError(
+            f"{why}, and the fit of {result.generating_class} by fit({how}) is elsewhere; "
+            "use fit() for this."
+        )
+
+
 class CoefficientResults(LikelihoodModelResults):
     """What a fit says of its coefficients; `LogLinearResults` adds the model and its cells.
 
@@ -136,15 +159,41 @@ class CoefficientResults(LikelihoodModelResults):
         self.converged = fit.converged
         self.iterations = fit.iterations
         self.reason = fit.reason
-        self.existence = Existence(tuple(n for n, out in zip(names, lost, strict=True) if out))
+        self.existence = Existence(
+            tuple(n for n, out in zip(names, lost, strict=True) if out), fit.penalty is not None
+        )
         self._names = names
         self._fit = fit
+
+    # -- how it was fitted ---------------------------------------------------------------------
+
+    @property
+    def method(self) -> str:
+        """The method of the fit: "ml" or "normal"."""
+        return self._fit.method
+
+    @property
+    def penalty(self) -> str | None:
+        """What was added to the log-likelihood: None or "jeffreys"."""
+        return self._fit.penalty
+
+    @property
+    def maximises_likelihood(self) -> bool:
+        """Whether ``llf`` is the maximum of the likelihood, as likelihood ratios need it.
+
+        So it is of fits by ``method="ml"`` without penalty, and without noise by "normal" too.
+        """
+        exact = bool(self.model.release.noise.is_exact)
+        return self.penalty is None and (self.method == "ml" or exact)
 
     # -- coefficients --------------------------------------------------------------------------
 
     @property
     def bse(self) -> pd.Series:
-        """Standard errors, sampling and noise: the root of the inverse observed information."""
+        """Standard errors, sampling and noise: the root of the inverse observed information.
+
+        With ``method="normal"`` or a penalty, of the expected one (`LogLinearModel.fit`).
+        """
         return self._series(np.sqrt(np.diag(self.normalized_cov_params)))
 
     @property
@@ -194,7 +243,13 @@ class CoefficientResults(LikelihoodModelResults):
             over all other coefficients, does not put further than half a chi-square quantile
             below its maximum (METHODS 2.6). Profiling refits the model about ten times a
             coefficient; it follows the likelihood where that is skewed, and gives an estimate at
-            infinity its one finite end.
+            infinity its one finite end. Only of maxima of the likelihood.
+
+        Raises
+        ------
+        ModelError
+            If ``alpha`` or the method is none, or a profile is asked of another fit than by
+            ``method="ml"`` without penalty.
         """
         if method not in ("wald", "profile"):
             raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
@@ -202,6 +257,7 @@ class CoefficientResults(LikelihoodModelResults):
             raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {alpha}.")
         chosen = np.arange(len(self._names)) if cols is None else np.atleast_1d(cols)
         if method == "profile":
+            require_maximum(self, "A profile of the likelihood starts at its maximum")
             ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
             frame = pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
             return frame

@@ -39,9 +39,12 @@ class Existence:
     ----------
     parameters : tuple of str
         The parameters whose estimate is infinite, empty when the estimate exists.
+    penalised : bool
+        Whether a penalty held the estimates back, so that these are open for want of any record.
     """
 
     parameters: tuple[str, ...]
+    penalised: bool = False
 
     @property
     def exists(self) -> bool:
@@ -53,11 +56,16 @@ class Existence:
         """What happened, in a sentence; empty when the estimate exists."""
         if self.exists:
             return ""
+        names = ", ".join(self.parameters)
+        if self.penalised:
+            return (
+                "No record can be in the cells that these parameters tell apart, because the "
+                f"public total there is 0: {names}. They have no estimate, with or without penalty."
+            )
         return (
-            "The likelihood rises toward a limit as these parameters go to infinity, because a "
-            "margin of the model is zero or within noise of zero: "
-            + ", ".join(self.parameters)
-            + ". They have no finite estimate; the log-likelihood and fitted cells are the limit. "
+            "The fit improves toward a limit as these parameters go to infinity, because a "
+            f"margin of the model is zero or within noise of zero: {names}"
+            ". They have no finite estimate; the log-likelihood and fitted cells are the limit. "
             "fit(penalty='jeffreys') has finite estimates."
         )
 

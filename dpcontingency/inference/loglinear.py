@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -35,8 +35,8 @@ from dpcontingency.inference.formula import (
 from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
 from dpcontingency.inference.newton import Maximum, maximise
-from dpcontingency.inference.normal import NormalPoint, minimum_chi_square
-from dpcontingency.inference.penalty import PenalisedModel, PenalisedPoint
+from dpcontingency.inference.normal import fit_by_chi_square
+from dpcontingency.inference.penalty import PenalisedModel
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.release import files
 from dpcontingency.release.noise import stratum_labels
@@ -305,11 +305,7 @@ class LogLinearModel(LikelihoodModel):
                 "A penalty is added to the likelihood, which method='normal' does not maximise; "
                 "use method='ml' with it."
             )
-        best: Maximum[_Point]
-        if penalty is not None:
-            best = self._penalised_maximum()
-        else:
-            best = maximise(self._at, self._start()) if method == "ml" else self._normal_fit()
+        best = self._search(method, penalty)
         results = self._results(best, method, penalty)
         if warn_convergence and not best.converged:
             warnings.warn(
@@ -369,34 +365,23 @@ class LogLinearModel(LikelihoodModel):
             return start.beta
         return fitted_to(equal.cells.posterior_mean).beta
 
-    def _normal_fit(self) -> Maximum[_Point]:
-        """The minimum chi-square fit, as a point of the likelihood."""
-        cells = self.cells
-
-        def at(beta: Array) -> NormalPoint:
-            eta = self._design.dot(beta) + self._offset
-            fitted = cells.as_counts(eta, cells.noisy).fitted
-            return NormalPoint(self._design, cells.noisy, cells.variances, fitted, cells.strata)
-
-        best = minimum_chi_square(at, self._start())
-        return replace(best, point=self._at(best.beta))  # type: ignore[arg-type]
-
-    def _penalised_maximum(self) -> Maximum[_Point]:
-        """The maximum of the penalised likelihood, as a point of the likelihood itself."""
+    def _search(self, method: Method, penalty: Penalty | None) -> Maximum[_Point]:
+        """Where the method ends, as a point of the likelihood."""
+        if method == "normal":
+            found = fit_by_chi_square(self.cells, self._design, self._offset, self._start())
+            return found.seen_as(found.beta, found.last_step, self._at(found.beta))
+        if penalty is None:
+            return maximise(self._at, self._start())
         strata = self.cells.strata
-        basis = complement(null_directions(self._design, self._alive, strata))
-        axes = None if strata is None else self._design.strata
-        model = PenalisedModel(self._design, axes, strata, basis)
-
-        def at(inside: Array) -> PenalisedPoint:
-            return PenalisedPoint(model, self._at(basis @ inside).cells)
-
-        starts = [basis.T @ self._start(), basis.T @ self._flat()]
-        best = maximise(at, max(starts, key=lambda inside: at(inside).value))
-        beta = basis @ best.beta
-        return replace(  # type: ignore[return-value]
-            best, beta=beta, point=self._at(beta), last_step=basis @ best.last_step
+        model = PenalisedModel(
+            design=self._design,
+            axes=None if strata is None else self._design.strata,
+            strata=strata,
+            basis=complement(null_directions(self._design, self._alive, strata)),
         )
+        best = model.maximum(lambda beta: self._at(beta).cells, [self._start(), self._flat()])
+        beta, step = model.basis @ best.beta, model.basis @ best.last_step
+        return best.seen_as(beta, step, self._at(beta))
 
     def _results(
         self, best: Maximum[_Point], method: Method, penalty: Penalty | None

@@ -47,6 +47,7 @@ class Point(Protocol):
 
 
 P = TypeVar("P", bound=Point)
+Q = TypeVar("Q", bound=Point)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ class Maximum(Generic[P]):
     converged: bool
     reason: str
     last_step: Array
+
+    def seen_as(self, beta: Array, last_step: Array, point: Q) -> Maximum[Q]:
+        """The same end of a search, in other coordinates and as a point of another function."""
+        return Maximum(beta, point, self.iterations, self.converged, self.reason, last_step)
 
 
 def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATIONS) -> Maximum[P]:

@@ -8,6 +8,7 @@ Poisson or multinomial model: one half more in each cell of a saturated table.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from dpcontingency.inference.design import HierarchicalDesign
 from dpcontingency.inference.likelihood import LikelihoodPoint
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
+from dpcontingency.inference.newton import Maximum, maximise
 from dpcontingency.inference.rows import CellRows
 
 Array = npt.NDArray[np.float64]
@@ -49,6 +51,25 @@ class PenalisedModel:
         """The rows of the design."""
         return CellRows(self.design.shape, self.design.codes)
 
+    def maximum(
+        self, at: Callable[[Array], LikelihoodPoint], starts: Sequence[Array]
+    ) -> Maximum[PenalisedPoint]:
+        """Climb from the better start; coordinates are those of the basis.
+
+        Parameters
+        ----------
+        at : callable
+            The likelihood at coefficients b, shape (q,).
+        starts : sequence of ndarray, shape (q,)
+            Where a search may start; the penalised likelihood is finite at one of them at least.
+        """
+
+        def penalised(inside: Array) -> PenalisedPoint:
+            return PenalisedPoint(self, at(self.basis @ inside))
+
+        inside = [self.basis.T @ start for start in starts]
+        return maximise(penalised, max(inside, key=lambda start: penalised(start).value))
+
 
 @dataclass(frozen=True)
 class PenalisedPoint:
@@ -57,9 +78,13 @@ class PenalisedPoint:
     Notes
     -----
     The derivative of 1/2 log det I in the log rates is t/2 less, where totals are public, the
-    shares of their stratum in its sum: t_c = mu_c x_c' I^-1 x_c is the leverage of a cell, x_c its
-    row less the mean row of its stratum. So cells act as if t/2 records were added to them, and
-    the curvature is taken to be that of such records, n growing by half the sum of t.
+    shares of their stratum in its sum T: t_c = mu_c x_c' I^-1 x_c is the leverage of a cell, x_c
+    its row less the mean row of its stratum. So cells act as if t/2 records were added to them.
+
+    Up to constants of the strata log det I is the logarithm of a sum of exponentials of sums of
+    log rates (Cauchy and Binet), which is convex, so minus its second derivative is at most that
+    of (T + 1) records a stratum. Steps take T + min(T, 1): all of it in a saturated table, and
+    not too much where many strata share few parameters.
     """
 
     model: PenalisedModel
@@ -82,7 +107,7 @@ class PenalisedPoint:
         return np.asarray(model.basis.T @ model.design.tdot(self.cells.score + added))
 
     def observed(self) -> Array:
-        """Minus the Hessian, the leverages taken to stand still."""
+        """Minus the Hessian of the log-likelihood, and a bound for that of the penalty."""
         return self._compressed(self.cells.hessian(), -1.0) + self._added
 
     def complete(self) -> Array:
@@ -117,7 +142,8 @@ class PenalisedPoint:
         """The curvature of the records that the penalty adds, given the totals."""
         if self.model.strata is None:
             return np.zeros((self.model.basis.shape[1],) * 2)
-        halves = sum_by_stratum(self.model.strata, self._leverage / 2, self._sizes.size)
+        sums = sum_by_stratum(self.model.strata, self._leverage, self._sizes.size)
+        halves = (sums + np.minimum(sums, 1.0)) / 2
         added = DiagonalPlusLowRank(
             self._shares * halves[self.model.strata],
             self._shares[None, :],

@@ -75,6 +75,8 @@ def of_fit(fit: LogLinearResults) -> dict[str, Any]:
         "model": fit.generating_class,
         "generators": [list(margin) for margin in fit.generators],
         "coding": fit.model.coding,
+        "method": fit.method,
+        "penalty": fit.penalty,
         "converged": fit.converged,
         "reason": fit.reason,
         "not_estimable": list(fit.existence.parameters),

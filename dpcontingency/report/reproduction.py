@@ -21,7 +21,7 @@ def code_for(
         margin = "" if whole else f".margin({_arguments(fit.model.release.domain.names)})"
         lines.append(
             f"model{number} = dpc.LogLinearModel(release{margin}, "
-            f"{list(fit.generators)!r}{coding}).fit()"
+            f"{list(fit.generators)!r}{coding}).fit({_options(fit)})"
         )
         fitted.append(f"model{number}")
     for number, test in enumerate(tests, 1):
@@ -34,6 +34,13 @@ def code_for(
     arguments += [f"models=[{', '.join(fitted)}]"] if fitted else []
     arguments += [f"tests=[{', '.join(tested)}]"] if tested else []
     return "\n".join([*lines, f"dpc.write_report({', '.join(arguments)})"])
+
+
+def _options(fit: LogLinearResults) -> str:
+    """The arguments of `fit` that are not the default."""
+    if fit.penalty is not None:
+        return f"penalty={fit.penalty!r}"
+    return "" if fit.method == "ml" else f"method={fit.method!r}"
 
 
 def _independence(test: TestResult) -> str:
