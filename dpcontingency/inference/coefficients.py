@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -243,13 +244,14 @@ class CoefficientResults(LikelihoodModelResults):
             over all other coefficients, does not put further than half a chi-square quantile
             below its maximum (METHODS 2.6). Profiling refits the model about ten times a
             coefficient; it follows the likelihood where that is skewed, and gives an estimate at
-            infinity its one finite end. Only of maxima of the likelihood.
+            infinity its one finite end. With a penalty it is the penalised likelihood that is
+            profiled, to be preferred there where little is known (Heinze and Schemper 2002).
 
         Raises
         ------
         ModelError
-            If ``alpha`` or the method is none, or a profile is asked of another fit than by
-            ``method="ml"`` without penalty.
+            If ``alpha`` or the method is none, or a profile is asked of a fit by
+            ``method="normal"``, or of a penalised one that leaves a parameter open.
         """
         if method not in ("wald", "profile"):
             raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
@@ -257,7 +259,7 @@ class CoefficientResults(LikelihoodModelResults):
             raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {alpha}.")
         chosen = np.arange(len(self._names)) if cols is None else np.atleast_1d(cols)
         if method == "profile":
-            require_maximum(self, "A profile of the likelihood starts at its maximum")
+            self._check_profile()
             ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
             frame = pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
             return frame
@@ -365,11 +367,30 @@ class CoefficientResults(LikelihoodModelResults):
         if recode is not None:
             covariance = np.linalg.solve(recode, np.linalg.solve(recode, covariance).T).T
         estimate = self.model._treatment(self._fit.params)
-        return Profile(self.model._at, estimate, combination, covariance)
+        return Profile(self._objective, estimate, combination, covariance)
+
+    @property
+    def _objective(self) -> Callable[[Array], Any]:
+        """What the fit maximises, at treatment-coded coefficients."""
+        if self.penalty is None:
+            return self.model._at  # type: ignore[no-any-return]
+        return self.model._penalised(np.eye(len(self._names))).at  # type: ignore[no-any-return]
+
+    def _check_profile(self) -> None:
+        """Refuse a profile where there is no maximum to start from."""
+        if self.penalty is None:
+            require_maximum(self, "A profile of the likelihood starts at its maximum")
+        elif not self.existence.exists:
+            names = ", ".join(self.existence.parameters)
+            raise ModelError(
+                f"A penalised likelihood that leaves parameters open has no profile ({names}); "
+                "leave the strata without records out of the table."
+            )
 
     def _profile_interval(self, j: int, alpha: float) -> tuple[float, float]:
         recode = self.model._recode
         combination = np.eye(len(self._names))[j] if recode is None else recode[j]
         drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * self._fit.at_infinity[j]
         scale = 1.0 if self._fit.at_infinity[j] else float(self.bse.iloc[j])
-        return self._profile(combination).interval(self.llf, alpha, scale, drift)
+        top = self._objective(self.model._treatment(self._fit.params)).value
+        return self._profile(combination).interval(top, alpha, scale, drift)

@@ -36,7 +36,7 @@ from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
 from dpcontingency.inference.newton import Maximum, maximise
 from dpcontingency.inference.normal import fit_by_chi_square
-from dpcontingency.inference.penalty import PenalisedModel
+from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.release import files
 from dpcontingency.release.noise import stratum_labels
@@ -268,7 +268,9 @@ class LogLinearModel(LikelihoodModel):
         penalty : {None, "jeffreys"}
             Whether to add half the log determinant of the information in the counts to the
             log-likelihood: estimates are then finite also where noise has eaten a margin, or a
-            margin is zero, and shrunken a little everywhere. Only with ``method="ml"``.
+            margin is zero, and shrunken a little everywhere. Only with ``method="ml"``. Of a
+            level that noise has nearly eaten take the interval
+            ``conf_int(method="profile")``: the estimate has a long lower tail.
         warn_convergence : bool
             Whether to warn of what the results also say in ``converged`` and ``existence``.
 
@@ -372,16 +374,18 @@ class LogLinearModel(LikelihoodModel):
             return found.seen_as(found.beta, found.last_step, self._at(found.beta))
         if penalty is None:
             return maximise(self._at, self._start())
-        strata = self.cells.strata
-        model = PenalisedModel(
-            design=self._design,
-            axes=None if strata is None else self._design.strata,
-            strata=strata,
-            basis=complement(null_directions(self._design, self._alive, strata)),
-        )
-        best = model.maximum(lambda beta: self._at(beta).cells, [self._start(), self._flat()])
-        beta, step = model.basis @ best.beta, model.basis @ best.last_step
+        basis = complement(null_directions(self._design, self._alive, self.cells.strata))
+        best = self._penalised(basis).maximum([self._start(), self._flat()])
+        beta, step = basis @ best.beta, basis @ best.last_step
         return best.seen_as(beta, step, self._at(beta))
+
+    def _penalised(self, basis: Array) -> PenalisedLikelihood:
+        """The likelihood with Jeffreys' penalty, in the coordinates of a basis."""
+        strata = self.cells.strata
+        axes = None if strata is None else self._design.strata
+        return PenalisedLikelihood(
+            lambda beta: self._at(beta).cells, self._design, axes, strata, basis
+        )
 
     def _results(
         self, best: Maximum[_Point], method: Method, penalty: Penalty | None

@@ -26,11 +26,13 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class PenalisedModel:
-    """What stays the same while the penalised likelihood is climbed.
+class PenalisedLikelihood:
+    """The likelihood of a model with the penalty, as a function to climb.
 
     Attributes
     ----------
+    likelihood : callable
+        The likelihood at coefficients b, shape (q,).
     design : HierarchicalDesign
         The free columns, in treatment coding.
     axes : tuple of int or None
@@ -41,6 +43,7 @@ class PenalisedModel:
         The directions that records could say something of, orthonormal.
     """
 
+    likelihood: Callable[[Array], LikelihoodPoint]
     design: HierarchicalDesign
     axes: tuple[int, ...] | None
     strata: npt.NDArray[np.intp] | None
@@ -51,24 +54,14 @@ class PenalisedModel:
         """The rows of the design."""
         return CellRows(self.design.shape, self.design.codes)
 
-    def maximum(
-        self, at: Callable[[Array], LikelihoodPoint], starts: Sequence[Array]
-    ) -> Maximum[PenalisedPoint]:
-        """Climb from the better start; coordinates are those of the basis.
+    def at(self, inside: Array) -> PenalisedPoint:
+        """The penalised log-likelihood at coordinates, shape (r,)."""
+        return PenalisedPoint(self, self.likelihood(self.basis @ inside))
 
-        Parameters
-        ----------
-        at : callable
-            The likelihood at coefficients b, shape (q,).
-        starts : sequence of ndarray, shape (q,)
-            Where a search may start; the penalised likelihood is finite at one of them at least.
-        """
-
-        def penalised(inside: Array) -> PenalisedPoint:
-            return PenalisedPoint(self, at(self.basis @ inside))
-
+    def maximum(self, starts: Sequence[Array]) -> Maximum[PenalisedPoint]:
+        """Climb from the best of some coefficients, shape (q,); it has to be finite at one."""
         inside = [self.basis.T @ start for start in starts]
-        return maximise(penalised, max(inside, key=lambda start: penalised(start).value))
+        return maximise(self.at, max(inside, key=lambda start: self.at(start).value))
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class PenalisedPoint:
     not too much where many strata share few parameters.
     """
 
-    model: PenalisedModel
+    model: PenalisedLikelihood
     cells: LikelihoodPoint
 
     @property

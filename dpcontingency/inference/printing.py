@@ -49,8 +49,9 @@ def total_text(release: Any) -> str:
 
 def method_text(results: Any) -> str:
     """How the model was fitted, in a few words."""
-    name = "minimum chi-square" if results.method == "normal" else "noise-aware ML"
-    return f"{name}, {results.penalty}" if results.penalty else name
+    if results.penalty:
+        return f"ML, {results.penalty.capitalize()}"  # short, for the width of the page
+    return "min. chi-square" if results.method == "normal" else "noise-aware ML"
 
 
 def summary_of(results: Any, alpha: float) -> Summary:
