@@ -106,8 +106,14 @@ def inverse_information(information: Array, directions: Array) -> Array:
     has nothing on the directions themselves, so this is exact; the traces of information that a
     search leaves there, of rates near 1e-10, would only spoil the digits of an inverse.
     """
+    if directions.shape[1] == 0:
+        return _inverse(information)
     basis = complement(directions)
-    inside = basis.T @ information @ basis
+    return np.asarray(basis @ _inverse(basis.T @ information @ basis) @ basis.T, dtype=np.float64)
+
+
+def _inverse(inside: Array) -> Array:
+    """The inverse of an information matrix; a generalised one where it is singular."""
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(inside)), 1e-300))
     scaled = inside * np.outer(scale, scale)
     try:
@@ -116,7 +122,7 @@ def inverse_information(information: Array, directions: Array) -> Array:
         values, vectors = np.linalg.eigh(scaled)
         kept = values > NO_INFORMATION * max(float(values.max()), 1.0)
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    return np.asarray(basis @ (inverse * np.outer(scale, scale)) @ basis.T, dtype=np.float64)
+    return np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
 
 
 def require_maximum(result: Any, why: str) -> None:

@@ -297,6 +297,19 @@ class LogLinearModel(LikelihoodModel):
         References
         ----------
         Kifer and Rogers 2017 for minimum chi-square; Firth 1993 for the penalty.
+
+        Examples
+        --------
+        >>> from dpcontingency.domain import Domain
+        >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+        >>> release = Release.from_noisy_table(
+        ...     [[81.5, 58.2], [-12.0, -7.7]], domain, sigma=10.0, n_total=120
+        ... )
+        >>> model = LogLinearModel(release, "[A][B]")
+        >>> model.fit(warn_convergence=False).params.round(2).to_dict()
+        {'A[T.b]': -inf, 'B[T.v]': -0.4}
+        >>> model.fit(penalty="jeffreys").conf_int(method="profile").round(1).loc["A[T.b]"].tolist()
+        [-8.7, -2.0]
         """
         if method not in ("ml", "normal"):
             raise ModelError(f"The method is 'ml' or 'normal'; got {method!r}.")

@@ -40,7 +40,7 @@ class PenalisedLikelihood:
     strata : ndarray of int, shape (p,), or None
         The stratum of each cell where totals are public.
     basis : ndarray, shape (q, r)
-        The directions that records could say something of, orthonormal.
+        The directions that records could say something of, orthonormal; the identity for all.
     """
 
     likelihood: Callable[[Array], LikelihoodPoint]
@@ -160,5 +160,7 @@ class PenalisedPoint:
         return np.divide(self.cells.fitted, total, out=np.zeros(total.size), where=total > 0)
 
     def _compressed(self, curvature: DiagonalPlusLowRank, sign: float = 1.0) -> Array:
-        full = self.model.design.compress(curvature)
-        return np.asarray(sign * (self.model.basis.T @ full @ self.model.basis))
+        full, basis = self.model.design.compress(curvature), self.model.basis
+        if basis.shape[0] > basis.shape[1]:  # else it is the identity
+            full = basis.T @ full @ basis
+        return np.asarray(sign * full)

@@ -161,9 +161,12 @@ def test_a_lost_level_leaves_the_errors_of_the_reduced_table(sigma, method, gene
     domains = [Domain({"A": list(levels), "B": [0, 1, 2]}) for levels in ("abc", "bc")]
     fits = []
     for table, domain in zip((noisy, noisy[1:]), domains, strict=True):
-        release = Release.exact(table, domain)
-        if sigma:
-            release = Release.from_noisy_table(table, domain, sigma=sigma, neighbours="add-remove")
+        noise = {"sigma": sigma, "neighbours": "add-remove"}
+        release = (
+            Release.exact(table, domain)
+            if sigma == 0
+            else Release.from_noisy_table(table, domain, **noise)
+        )
         model = LogLinearModel(release, generators)
         fits.append(model.fit(method=method, warn_convergence=False))
     one, other = fits
