@@ -64,6 +64,8 @@ FLOORS = {
     "inference.newton": 4,
     "inference.replicates": 4,
     "inference.gaussian": 4,
+    "inference.normal": 4,
+    "inference.penalty": 4,
     "inference.rows": 4,
     "inference.profile": 4,
     "inference.residuals": 4,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -10,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModelResults
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.constraints import restrictions, wald_terms
-from dpcontingency.inference.existence import Existence
+from dpcontingency.inference.existence import Existence, complement
 from dpcontingency.inference.profile import Profile
 
 Array = npt.NDArray[np.float64]
 
-VANISHED = 1e-6  # information of a coefficient of cells that the fit sends to 0
 NO_INFORMATION = 1e-9  # relative to the most informative direction
 
 _LIMITS = np.array([np.nan, np.inf, -np.inf])  # of a drift of 0, 1 and -1
@@ -32,7 +33,7 @@ class Fit:
     Attributes
     ----------
     params, covariance : ndarray, shapes (q,) and (q, q)
-        The estimate, finite everywhere, and the inverse of the observed information.
+        The estimate, finite everywhere, and its covariance (see `inverse_information`).
     sampling_variance : ndarray, shape (q,)
         The variances the estimate would have with no noise.
     at_infinity : ndarray of bool, shape (q,)
@@ -45,6 +46,8 @@ class Fit:
         Fitted cell means, and expected counts given the release.
     converged, iterations, reason : bool, int, str
         Whether the search met its tolerance, its steps, and why not.
+    method, penalty : str, str or None
+        The arguments of `LogLinearModel.fit`.
     """
 
     params: Array
@@ -58,6 +61,8 @@ class Fit:
     converged: bool
     iterations: int
     reason: str
+    method: str = "ml"
+    penalty: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for JSON."""
@@ -76,20 +81,71 @@ class Fit:
 def treatment_covariance(model: Any, fit: Fit) -> Array:
     """The covariance of the coefficients in treatment coding, whatever the model's coding.
 
-    Where some are at infinity, a generalised inverse of the information without the directions
-    in which there is next to none: exact for all combinations that can be estimated.
+    Where some are at infinity it is exact for all combinations that can be estimated.
     """
-    if fit.at_infinity.any():
-        information = model._at(model._treatment(fit.params)).observed()
-        scale = 1 / np.sqrt(np.maximum(np.diag(information), VANISHED))
-        values, vectors = np.linalg.eigh(information * np.outer(scale, scale))
-        kept = values > NO_INFORMATION * max(float(values.max()), 1.0)
-        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-        return np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
     if model._recode is None:
         return fit.covariance
     half = np.linalg.solve(model._recode, fit.covariance)
     return np.asarray(np.linalg.solve(model._recode, half.T).T, dtype=np.float64)
+
+
+def inverse_information(information: Array, directions: Array) -> Array:
+    """The covariance of all combinations of coefficients that can be estimated.
+
+    Parameters
+    ----------
+    information : ndarray, shape (q, q)
+        Of the coefficients.
+    directions : ndarray, shape (q, r)
+        Orthonormal: what the data leave open. A combination can be estimated if it is orthogonal
+        to them.
+
+    Notes
+    -----
+    The inverse of what the information is on the complement of the directions. In the limit it
+    has nothing on the directions themselves, so this is exact; the traces of information that a
+    search leaves there, of rates near 1e-10, would only spoil the digits of an inverse.
+    """
+    if directions.shape[1] == 0:
+        return _inverse(information)
+    basis = complement(directions)
+    return np.asarray(basis @ _inverse(basis.T @ information @ basis) @ basis.T, dtype=np.float64)
+
+
+def _inverse(inside: Array) -> Array:
+    """The inverse of an information matrix; a generalised one where it is singular."""
+    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(inside)), 1e-300))
+    scaled = inside * np.outer(scale, scale)
+    try:
+        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
+    except LinAlgError:  # a search that ended early
+        values, vectors = np.linalg.eigh(scaled)
+        kept = values > NO_INFORMATION * max(float(values.max()), 1.0)
+        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    return np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
+
+
+def require_maximum(result: Any, why: str) -> None:
+    """Refuse a fit whose log-likelihood is not the maximum.
+
+    Parameters
+    ----------
+    result : LogLinearResults
+        The fit.
+    why : str
+        What needs the maximum, as the first half of the sentence.
+
+    Raises
+    ------
+    ModelError
+        If the fit is by another method than maximum likelihood, or with a penalty.
+    """
+    if not result.maximises_likelihood:
+        how = f"penalty={result.penalty!r}" if result.penalty else f"method={result.method!r}"
+        raise ModelError(
+            f"{why}, and the fit of {result.generating_class} by fit({how}) is elsewhere; "
+            "use fit() for this."
+        )
 
 
 class CoefficientResults(LikelihoodModelResults):
@@ -110,15 +166,41 @@ class CoefficientResults(LikelihoodModelResults):
         self.converged = fit.converged
         self.iterations = fit.iterations
         self.reason = fit.reason
-        self.existence = Existence(tuple(n for n, out in zip(names, lost, strict=True) if out))
+        self.existence = Existence(
+            tuple(n for n, out in zip(names, lost, strict=True) if out), fit.penalty is not None
+        )
         self._names = names
         self._fit = fit
+
+    # -- how it was fitted ---------------------------------------------------------------------
+
+    @property
+    def method(self) -> str:
+        """The method of the fit: "ml" or "normal"."""
+        return self._fit.method
+
+    @property
+    def penalty(self) -> str | None:
+        """What was added to the log-likelihood: None or "jeffreys"."""
+        return self._fit.penalty
+
+    @property
+    def maximises_likelihood(self) -> bool:
+        """Whether ``llf`` is the maximum of the likelihood, as likelihood ratios need it.
+
+        So it is of fits by ``method="ml"`` without penalty, and without noise by "normal" too.
+        """
+        exact = bool(self.model.release.noise.is_exact)
+        return self.penalty is None and (self.method == "ml" or exact)
 
     # -- coefficients --------------------------------------------------------------------------
 
     @property
     def bse(self) -> pd.Series:
-        """Standard errors, sampling and noise: the root of the inverse observed information."""
+        """Standard errors, sampling and noise: the root of the inverse observed information.
+
+        With ``method="normal"`` or a penalty, of the expected one (`LogLinearModel.fit`).
+        """
         return self._series(np.sqrt(np.diag(self.normalized_cov_params)))
 
     @property
@@ -168,7 +250,14 @@ class CoefficientResults(LikelihoodModelResults):
             over all other coefficients, does not put further than half a chi-square quantile
             below its maximum (METHODS 2.6). Profiling refits the model about ten times a
             coefficient; it follows the likelihood where that is skewed, and gives an estimate at
-            infinity its one finite end.
+            infinity its one finite end. With a penalty it is the penalised likelihood that is
+            profiled, to be preferred there where little is known (Heinze and Schemper 2002).
+
+        Raises
+        ------
+        ModelError
+            If ``alpha`` or the method is none, or a profile is asked of a fit by
+            ``method="normal"``, or of a penalised one that leaves a parameter open.
         """
         if method not in ("wald", "profile"):
             raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
@@ -176,6 +265,7 @@ class CoefficientResults(LikelihoodModelResults):
             raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {alpha}.")
         chosen = np.arange(len(self._names)) if cols is None else np.atleast_1d(cols)
         if method == "profile":
+            self._check_profile()
             ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
             frame = pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
             return frame
@@ -279,7 +369,25 @@ class CoefficientResults(LikelihoodModelResults):
         if recode is not None:
             covariance = np.linalg.solve(recode, np.linalg.solve(recode, covariance).T).T
         estimate = self.model._treatment(self._fit.params)
-        return Profile(self.model._at, estimate, combination, covariance)
+        return Profile(self._objective, estimate, combination, covariance)
+
+    @property
+    def _objective(self) -> Callable[[Array], Any]:
+        """What the fit maximises, at treatment-coded coefficients."""
+        if self.penalty is None:
+            return self.model._at  # type: ignore[no-any-return]
+        return self.model._penalised(np.eye(len(self._names))).at  # type: ignore[no-any-return]
+
+    def _check_profile(self) -> None:
+        """Refuse a profile where there is no maximum to start from."""
+        if self.penalty is None:
+            require_maximum(self, "A profile of the likelihood starts at its maximum")
+        elif not self.existence.exists:
+            names = ", ".join(self.existence.parameters)
+            raise ModelError(
+                f"A penalised likelihood that leaves parameters open has no profile ({names}); "
+                "leave the strata without records out of the table."
+            )
 
     def _profile_interval(self, j: int, alpha: float) -> tuple[float, float]:
         recode = self.model._recode
@@ -288,5 +396,6 @@ class CoefficientResults(LikelihoodModelResults):
         combination = (np.eye(len(self._names))[j] if recode is None else recode[j]) * unit
         drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * self._fit.at_infinity[j]
         scale = 1.0 if self._fit.at_infinity[j] else float(self.bse.iloc[j]) * unit
-        lower, upper = self._profile(combination).interval(self.llf, alpha, scale, drift)
+        top = self._objective(self.model._treatment(self._fit.params)).value
+        lower, upper = self._profile(combination).interval(top, alpha, scale, drift)
         return lower / unit, upper / unit

@@ -13,10 +13,13 @@ import pandas as pd
 from scipy import stats
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.existence import Span
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
 from dpcontingency.inference.tables import NOT_ADJUSTED, ModelTable, infinity_notes, test_notes
 from dpcontingency.inference.terms import SpecialTerm, maximal_terms
+
+RATIO = "A likelihood ratio compares maxima of the likelihood"
 
 TERM_COLUMNS = ["term", "generating_class", "aic", "bic", "lr", "df", "pvalue"]
 
@@ -129,7 +132,8 @@ def compare(*results: Any) -> ModelTable:
     ModelError
         If the models are not nested, were fitted to different releases or under different
         sampling schemes, if a fit did not converge, or if a larger model has the smaller
-        likelihood, which only a failed fit has.
+        likelihood, which only a failed fit has. If a fit is no maximum of the likelihood: by
+        ``method="normal"`` with noise, or with a penalty.
 
     Notes
     -----
@@ -203,13 +207,14 @@ def drop1(result: Any) -> ModelTable:
     Raises
     ------
     ModelError
-        If the fit itself did not converge.
+        If the fit itself did not converge, or is no maximum of the likelihood.
 
     Notes
     -----
     The statistic and its reference distribution are those of `compare`; the p-values are of one
     test each, without regard to the number of tests.
     """
+    require_maximum(result, RATIO)
     if not result.converged:
         raise ModelError(f"{failure(result, result)} Fit it again before testing its terms.")
     tests = term_tests(f"Terms dropped from {result.generating_class}, one at a time", [result])
@@ -350,6 +355,8 @@ def _nested(results: Sequence[Any]) -> list[Any]:
                 f"compare takes fits, the results of LogLinearModel.fit; got a "
                 f"{type(result).__name__}."
             )
+    for result in results:
+        require_maximum(result, RATIO)
     for result in results[1:]:
         _check_same_release(results[0].model.release, result.model.release)
     names = results[0].model.release.domain.names

@@ -40,9 +40,12 @@ class Existence:
     ----------
     parameters : tuple of str
         The parameters whose estimate is infinite, empty when the estimate exists.
+    penalised : bool
+        Whether a penalty held the estimates back, so that these are open for want of any record.
     """
 
     parameters: tuple[str, ...]
+    penalised: bool = False
 
     @property
     def exists(self) -> bool:
@@ -54,11 +57,17 @@ class Existence:
         """What happened, in a sentence; empty when the estimate exists."""
         if self.exists:
             return ""
+        names = ", ".join(self.parameters)
+        if self.penalised:
+            return (
+                "No record can be in the cells that these parameters tell apart, because the "
+                f"public total there is 0: {names}. They have no estimate, with or without penalty."
+            )
         return (
-            "The likelihood rises toward a limit as these parameters go to infinity, because a "
-            "margin of the model is zero or within noise of zero: "
-            + ", ".join(self.parameters)
-            + ". They have no finite estimate; the log-likelihood and fitted cells are the limit."
+            "The fit improves toward a limit as these parameters go to infinity, because a "
+            f"margin of the model is zero or within noise of zero: {names}"
+            ". They have no finite estimate; the log-likelihood and fitted cells are the limit. "
+            "fit(penalty='jeffreys') has finite estimates."
         )
 
 
@@ -93,10 +102,25 @@ def undetermined(
         weight = sum_by_stratum(strata, fitted, int(strata.max()) + 1)
         mean = sum_by_stratum(strata, fitted * change, weight.size) / np.maximum(weight, 1e-300)
         change = change - mean[strata]
-    alive = cells & (np.abs(change) <= STEP_AT_INFINITY)
-    values, vectors = np.linalg.eigh(_gram(design, alive.astype(np.float64), strata))
+    return null_directions(design, cells & (np.abs(change) <= STEP_AT_INFINITY), strata)
+
+
+def null_directions(design: Design, cells: Mask, strata: Labels | None) -> Array:
+    """The directions that move no log mean of some cells, but for constants of strata: (q, r).
+
+    Orthonormal columns.
+    """
+    values, vectors = np.linalg.eigh(_gram(design, cells.astype(np.float64), strata))
     largest = float(values.max(initial=1.0))
     return np.asarray(vectors[:, values <= RANK_TOLERANCE * largest])
+
+
+def complement(directions: Array) -> Array:
+    """An orthonormal basis of what is orthogonal to some orthonormal columns, shape (q, q - r)."""
+    size, rank = directions.shape
+    if rank == 0:
+        return np.eye(size)
+    return np.asarray(np.linalg.qr(directions, mode="complete")[0][:, rank:])
 
 
 def facial_set(design: Design, counts: Array, possible: Mask, strata: Labels) -> Mask:

@@ -11,15 +11,17 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
+from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.design import Design, HierarchicalDesign
 from dpcontingency.inference.existence import (
     STEP_AT_INFINITY,
+    complement,
     facial_set,
     independent_columns,
+    null_directions,
     undetermined,
 )
 from dpcontingency.inference.formula import (
@@ -31,9 +33,12 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
+from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
 from dpcontingency.inference.newton import Maximum, maximise
+from dpcontingency.inference.normal import fit_by_chi_square
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
+from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.release import files
 from dpcontingency.release.noise import stratum_labels
@@ -41,6 +46,8 @@ from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 Coding = Literal["treatment", "sum"]
+Method = Literal["ml", "normal"]
+Penalty = Literal["jeffreys"]
 
 START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin near 0 needs more
 
@@ -264,11 +271,9 @@ class LogLinearModel(LikelihoodModel):
         With exact counts the facial set (`existence.facial_set`); with noise every possible cell
         of the strata that hold records.
         """
-        totals = self.cells.totals
-        alive = self._possible if totals is None else self._possible & (totals[self._strata] > 0)
         if not self.release.noise.is_exact:
-            return alive
-        return facial_set(self._design, self.cells.noisy, alive, self._strata)
+            return self._alive
+        return facial_set(self._design, self.cells.noisy, self._alive, self._strata)
 
     @cached_property
     def df_model(self) -> int:
@@ -315,22 +320,42 @@ class LogLinearModel(LikelihoodModel):
         return self._at(self._treatment(params)).cells.fitted
 
     def fit(
-        self, *, method: Literal["ml"] = "ml", warn_convergence: bool = True
+        self,
+        *,
+        method: Method = "ml",
+        penalty: Penalty | None = None,
+        warn_convergence: bool = True,
     ) -> LogLinearResults:
         """Fit the model.
 
         Parameters
         ----------
-        method : {"ml"}
+        method : {"ml", "normal"}
             Noise-aware maximum likelihood: Newton steps on the observed information from the
-            fit that ignores the noise.
+            fit that ignores the noise. Or minimum chi-square in the Gaussian approximation, with
+            iterated weights: faster, and good where every fitted mean or noise variance is large
+            (METHODS 2.3). Without noise both are the classical fit.
+        penalty : {None, "jeffreys"}
+            Whether to add half the log determinant of the information in the counts to the
+            log-likelihood: estimates are then finite also where noise has eaten a margin, or a
+            margin is zero, and shrunken a little everywhere. Only with ``method="ml"``. Of a
+            level that noise has nearly eaten take the interval
+            ``conf_int(method="profile")``: the estimate has a long lower tail.
         warn_convergence : bool
             Whether to warn of what the results also say in ``converged`` and ``existence``.
 
         Returns
         -------
         LogLinearResults
-            Standard errors from the observed information, so they cover sampling and noise.
+            Standard errors cover sampling and noise. They come from the observed information;
+            with ``method="normal"`` or a penalty from X' V Sigma^- V X, what the release is
+            expected to say of the parameters (positive definite at every estimate). ``llf`` is
+            the log-likelihood of the release at the estimate, without the penalty.
+
+        Raises
+        ------
+        ModelError
+            If the method or the penalty is unknown, or they do not go together.
 
         Warns
         -----
@@ -338,11 +363,35 @@ class LogLinearModel(LikelihoodModel):
             If the search ended short of a maximum, with the reason.
         ExistenceWarning
             If parameters have no finite estimate, naming them.
+
+        References
+        ----------
+        Kifer and Rogers 2017 for minimum chi-square; Firth 1993 for the penalty.
+
+        Examples
+        --------
+        >>> from dpcontingency.domain import Domain
+        >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+        >>> release = Release.from_noisy_table(
+        ...     [[81.5, 58.2], [-12.0, -7.7]], domain, sigma=10.0, n_total=120
+        ... )
+        >>> model = LogLinearModel(release, "[A][B]")
+        >>> model.fit(warn_convergence=False).params.round(2).to_dict()
+        {'A[T.b]': -inf, 'B[T.v]': -0.4}
+        >>> model.fit(penalty="jeffreys").conf_int(method="profile").round(1).loc["A[T.b]"].tolist()
+        [-8.7, -2.0]
         """
-        if method != "ml":
-            raise ModelError(f"The method is 'ml'; got {method!r}.")
-        best = maximise(self._at, self._start())
-        results = self._results(best)
+        if method not in ("ml", "normal"):
+            raise ModelError(f"The method is 'ml' or 'normal'; got {method!r}.")
+        if penalty not in (None, "jeffreys"):
+            raise ModelError(f"The penalty is None or 'jeffreys'; got {penalty!r}.")
+        if method == "normal" and penalty is not None:
+            raise ModelError(
+                "A penalty is added to the likelihood, which method='normal' does not maximise; "
+                "use method='ml' with it."
+            )
+        best = self._search(method, penalty)
+        results = self._results(best, method, penalty)
         if warn_convergence and not best.converged:
             warnings.warn(
                 f"The fit of {self.generating_class} did not converge: {best.reason}.",
@@ -366,6 +415,19 @@ class LogLinearModel(LikelihoodModel):
         eta = self._design.dot(beta) + self._offset
         return _Point(self._design, self.cells.at(eta))
 
+    @cached_property
+    def _alive(self) -> npt.NDArray[np.bool_]:
+        """The possible cells of the strata that hold records."""
+        totals = self.cells.totals
+        return self._possible if totals is None else self._possible & (totals[self._strata] > 0)
+
+    def _flat(self) -> Array:
+        """Equal rates."""
+        flat = np.zeros(self._design.n_columns)
+        if self.release.totals is None:
+            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / self.n_cells)
+        return flat
+
     def _start(self) -> Array:
         """The classical fit, which looks at the noisy cells through the model's margins alone.
 
@@ -373,9 +435,7 @@ class LogLinearModel(LikelihoodModel):
         the fit runs off; then the expected counts under equal rates take the place of the noisy
         cells, which makes one step of EM.
         """
-        flat = np.zeros(self._design.n_columns)
-        if self.release.totals is None:
-            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / self.n_cells)
+        flat = self._flat()
 
         def fitted_to(counts: Array) -> Maximum[_Point]:
             def classical(beta: Array) -> _Point:
@@ -390,15 +450,40 @@ class LogLinearModel(LikelihoodModel):
             return start.beta
         return fitted_to(equal.cells.posterior_mean).beta
 
-    def _results(self, best: Maximum[_Point]) -> LogLinearResults:
-        point = best.point
-        step = best.last_step
-        open_directions = undetermined(
-            self._design, step, point.cells.fitted, self.face, self.cells.strata
+    def _search(self, method: Method, penalty: Penalty | None) -> Maximum[_Point]:
+        """Where the method ends, as a point of the likelihood."""
+        if method == "normal":
+            found = fit_by_chi_square(self.cells, self._design, self._offset, self._start())
+            return found.seen_as(found.beta, found.last_step, self._at(found.beta))
+        if penalty is None:
+            return maximise(self._at, self._start())
+        basis = complement(null_directions(self._design, self._alive, self.cells.strata))
+        best = self._penalised(basis).maximum([self._start(), self._flat()])
+        beta, step = basis @ best.beta, basis @ best.last_step
+        return best.seen_as(beta, step, self._at(beta))
+
+    def _penalised(self, basis: Array) -> PenalisedLikelihood:
+        """The likelihood with Jeffreys' penalty, in the coordinates of a basis."""
+        strata = self.cells.strata
+        axes = None if strata is None else self._design.strata
+        return PenalisedLikelihood(
+            lambda beta: self._at(beta).cells, self._design, axes, strata, basis
         )
-        covariance = _inverse(point.observed())
-        sampling = _inverse(point.complete())
-        beta = best.beta
+
+    def _results(
+        self, best: Maximum[_Point], method: Method, penalty: Penalty | None
+    ) -> LogLinearResults:
+        point, step, beta = best.point, best.last_step, best.beta
+        fitted, strata = point.cells.fitted, self.cells.strata
+        face = self.face if penalty is None else self._alive
+        open_directions = undetermined(self._design, step, fitted, face, strata)
+        if method == "ml" and penalty is None:
+            information = point.observed()
+        else:
+            gaussian = gaussian_information(fitted, self.cells.variances, strata)
+            information = self._design.compress(gaussian)
+        covariance = inverse_information(information, open_directions)
+        sampling = inverse_information(point.complete(), open_directions)
         if self._recode is not None:
             beta = self._recode @ beta
             covariance = self._recode @ covariance @ self._recode.T
@@ -413,11 +498,13 @@ class LogLinearModel(LikelihoodModel):
             at_infinity=np.asarray((np.abs(open_directions) > 1e-6).any(axis=1)),
             direction=np.where(np.abs(step) > STEP_AT_INFINITY, np.sign(step), 0.0),
             llf=point.value,
-            fitted=point.cells.fitted,
+            fitted=fitted,
             posterior_mean=point.cells.posterior_mean,
             converged=best.converged,
             iterations=best.iterations,
             reason=best.reason,
+            method=method,
+            penalty=penalty,
         )
         return LogLinearResults(self, fit)
 
@@ -438,19 +525,6 @@ class LogLinearModel(LikelihoodModel):
             return information
         half = np.linalg.solve(self._recode.T, information)
         return np.asarray(np.linalg.solve(self._recode.T, half.T).T)
-
-
-def _inverse(information: Array) -> Array:
-    """The inverse of an information matrix; a generalised one where it is singular."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(information)), 1e-300))
-    scaled = information * scale[:, None] * scale[None, :]
-    try:
-        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
-    except LinAlgError:
-        values, vectors = np.linalg.eigh(scaled)
-        keep = values > 1e-13
-        inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
-    return np.asarray(inverse * scale[:, None] * scale[None, :])
 
 
 def load_results(path: str | Path) -> LogLinearResults:

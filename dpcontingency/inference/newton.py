@@ -47,6 +47,7 @@ class Point(Protocol):
 
 
 P = TypeVar("P", bound=Point)
+Q = TypeVar("Q", bound=Point)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ class Maximum(Generic[P]):
     converged: bool
     reason: str
     last_step: Array
+
+    def seen_as(self, beta: Array, last_step: Array, point: Q) -> Maximum[Q]:
+        """The same end of a search, in other coordinates and as a point of another function."""
+        return Maximum(beta, point, self.iterations, self.converged, self.reason, last_step)
 
 
 def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATIONS) -> Maximum[P]:
@@ -124,6 +129,11 @@ def newton_step(point: Point) -> Array:
     except LinAlgError:  # no information at all, or not finite
         return point.gradient
     return np.asarray(vectors @ (vectors.T @ point.gradient / np.maximum(np.abs(values), FLOOR)))
+
+
+def is_definite(matrix: Array) -> bool:
+    """Whether a symmetric matrix is positive definite, to working precision."""
+    return _solve(matrix, np.zeros(len(matrix))) is not None
 
 
 def _solve(matrix: Array, rhs: Array) -> Array | None:

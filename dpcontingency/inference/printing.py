@@ -47,6 +47,13 @@ def total_text(release: Any) -> str:
     return f"{release.n_total_estimate:,.1f} (noisy, SE {release.n_total_se:.1f})"
 
 
+def method_text(results: Any) -> str:
+    """How the model was fitted, in a few words."""
+    if results.penalty:
+        return f"ML, {results.penalty.capitalize()}"  # short, for the width of the page
+    return "min. chi-square" if results.method == "normal" else "noise-aware ML"
+
+
 def summary_of(results: Any, alpha: float) -> Summary:
     """The summary of `LogLinearResults`."""
     out = Summary()
@@ -84,7 +91,7 @@ def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
     gof = results.gof()
     release = results.model.release
     left = [
-        ("Method:", "noise-aware ML"),
+        ("Method:", method_text(results)),
         ("Coding:", results.model.coding),
         ("Cells:", f"{results.nobs:,}"),
         ("Records:", _short_total(release)),
@@ -155,6 +162,17 @@ def _notes(results: Any) -> list[str]:
 def _plain_notes(results: Any) -> list[str]:
     release = results.model.release
     notes = [f"{label}: {text}." for label, text in release.statement().items()]
+    if results.penalty:
+        notes.append(
+            "Jeffreys' penalty, half the log determinant of the information in the counts, was "
+            "added to the log-likelihood: estimates are finite, and a little shrunken. The printed "
+            "log-likelihood is without it and not the maximum, so no LR test is made of it."
+        )
+    elif not results.maximises_likelihood:
+        notes.append(
+            "Fitted by minimum chi-square in the Gaussian approximation. The log-likelihood is "
+            "that of the release at this estimate and not the maximum, so no LR test is made of it."
+        )
     if not release.noise.is_exact:
         notes.append(
             "Standard errors, intervals and tests cover sampling and the noise of the release; "
@@ -196,5 +214,7 @@ def _test_text(row: Any) -> str:
     if row["df"] == 0:
         return "none (0 df)"
     statistic = row["statistic"]
+    if np.isnan(statistic):
+        return "none (see note)"
     text = f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.4g}"
     return f"{text} ({pvalue_text(row['pvalue'])})"

@@ -7,57 +7,12 @@ import numpy.typing as npt
 
 from dpcontingency.inference.kernels import cell_moments
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
-from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
+from dpcontingency.inference.lowrank import sum_by_stratum
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
 
 ROUNDING = 1e-8  # of a variance
-
-
-def gaussian_information(
-    fitted: Array, variances: Array, strata: Labels | None
-) -> DiagonalPlusLowRank:
-    """What the released table says of the log rates, in the Gaussian approximation: V Sigma^- V.
-
-    Parameters
-    ----------
-    fitted, variances : ndarray, shape (p,)
-        Means mu and variances v of the independent noise.
-    strata : ndarray of int or None
-        The stratum of each cell where totals are public.
-
-    Returns
-    -------
-    DiagonalPlusLowRank
-        To be compressed by a design into the information about its coefficients.
-
-    Notes
-    -----
-    V = D_mu - mu mu'/n and Sigma = V + D_v - v v'/sum(v) in each stratum (METHODS 2.3), or V = D_mu
-    and Sigma = V + D_v where no total is public. With w = mu^2/(mu + v), e = mu v/(mu + v),
-    W and H their sums, pi = mu/n and x = mu (u - pi'u), the O(p) form of x' Sigma^- x gives
-
-        u' V Sigma^- V u = sum w (u - pi'u)^2 + ((H pi - e)'u)^2 / H,
-
-    whose last term is absent without noise (e = 0, w = mu).
-    """
-    known = _over(fitted**2, fitted + variances)
-    if strata is None:
-        labels = np.zeros(fitted.size, dtype=np.intp)
-        return DiagonalPlusLowRank(known, np.empty((0, fitted.size)), np.empty((1, 0, 0)), labels)
-    hidden = _over(fitted * variances, fitted + variances)
-    groups = int(strata.max()) + 1
-    total, sum_known, sum_hidden = (
-        sum_by_stratum(strata, part, groups) for part in (fitted, known, hidden)
-    )
-    share = _over(fitted, total[strata])
-    cores = np.zeros((groups, 3, 3))
-    cores[:, 0, 1] = cores[:, 1, 0] = -1.0
-    cores[:, 1, 1] = sum_known
-    cores[:, 2, 2] = _over(np.ones(groups), sum_hidden)
-    vectors = np.stack([known, share, sum_hidden[strata] * share - hidden])
-    return DiagonalPlusLowRank(known, vectors, cores, strata)
 
 
 def cell_variances(fitted: Array, variances: Array, strata: Labels | None) -> Array:

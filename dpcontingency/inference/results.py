@@ -16,7 +16,7 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference import residuals
 from dpcontingency.inference.coefficients import CoefficientResults, Fit, treatment_covariance
 from dpcontingency.inference.comparison import compare, drop1
-from dpcontingency.inference.gaussian import score_statistic
+from dpcontingency.inference.gaussian import gaussian_information, score_statistic
 from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
 from dpcontingency.inference.prediction import (
     CellPrediction,
@@ -61,7 +61,10 @@ class LogLinearResults(CoefficientResults):
 
     @property
     def llf(self) -> float:
-        """The log-likelihood of the release at the estimate."""
+        """The log-likelihood of the release at the estimate, without penalty.
+
+        Its maximum only where ``maximises_likelihood``.
+        """
         return self._fit.llf
 
     @property
@@ -102,12 +105,19 @@ class LogLinearResults(CoefficientResults):
 
     @property
     def deviance(self) -> float:
-        """2 (log-likelihood of the saturated model - llf): G2 when there is no noise."""
+        """2 (log-likelihood of the saturated model - llf): G2 when there is no noise.
+
+        Where ``llf`` is not the maximum it says how far off the fitted cells are, and is a
+        likelihood-ratio statistic no more.
+        """
         return max(0.0, 2 * float(self.model.saturated_loglike - self.llf))
 
     @cached_property
     def pearson_chi2(self) -> float:
-        """The score statistic of METHODS 2.3: Pearson's X2 when there is no noise."""
+        """The score statistic of METHODS 2.3: Pearson's X2 when there is no noise.
+
+        With ``method="normal"`` the projected statistic of Kifer and Rogers 2017.
+        """
         cells = self.model.cells
         return score_statistic(
             cells.noisy - self._fit.fitted, self._fit.fitted, cells.variances, cells.strata
@@ -118,13 +128,15 @@ class LogLinearResults(CoefficientResults):
 
         Both account for sampling and noise; the reference distribution is chi-square on
         ``df_resid``, by its upper tail. A model with no df to spare has nothing to test: nan.
+        Nor is there a likelihood ratio of a fit that does not maximise the likelihood.
         """
         frame = pd.DataFrame(
             {"statistic": np.nan, "df": self.df_resid, "pvalue": np.nan},
             index=["noise-aware LR", "noise-aware score"],
         )
         if self.df_resid > 0:
-            frame["statistic"] = [self.deviance, self.pearson_chi2]
+            lr = self.deviance if self.maximises_likelihood else np.nan
+            frame["statistic"] = [lr, self.pearson_chi2]
             frame["pvalue"] = stats.chi2.sf(frame["statistic"], self.df_resid)
         return frame
 
@@ -271,7 +283,8 @@ class LogLinearResults(CoefficientResults):
             which the ratio depends: ``odds_ratio``, ``log_or``, ``se`` (of the logarithm),
             ``lower`` and ``upper`` (of the ratio, covering sampling and noise) and ``in_words``.
             A ratio at 0 or infinity has no standard error, and one finite end, by profile
-            likelihood; one that the data leave open is nan.
+            likelihood (nan where the fit is no maximum of it); one that the data leave open is
+            nan.
 
         Raises
         ------
@@ -302,6 +315,8 @@ class LogLinearResults(CoefficientResults):
         pairs = associated_pairs(domain.names, associations, row, column)
 
         def one_sided(combination: Array, drift: float) -> tuple[float, float]:
+            if not self.maximises_likelihood:
+                return (np.nan, np.inf) if drift > 0 else (-np.inf, np.nan)
             return self._profile(combination).interval(self.llf, alpha, drift=drift)
 
         return odds_ratio_frame(self._cells, domain, pairs, associations, kind, alpha, one_sided)
@@ -406,7 +421,7 @@ class LogLinearResults(CoefficientResults):
     def _adjusted(self) -> Array:
         model, fitted = self.model, self._fit.fitted
         cells = model.cells
-        information = residuals.gaussian_information(fitted, cells.variances, cells.strata)
+        information = gaussian_information(fitted, cells.variances, cells.strata)
         return residuals.adjusted_residuals(
             cells.noisy - fitted,
             residuals.cell_variances(fitted, cells.variances, cells.strata),

@@ -15,7 +15,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import pandas as pd
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.comparison import (
+    RATIO,
     TOLERANCE,
     Fitted,
     Saturated,
@@ -208,7 +210,8 @@ def step(
     Raises
     ------
     ModelError
-        If the start lacks a main effect, is not inside ``upper`` or does not converge.
+        If the start lacks a main effect, is not inside ``upper``, does not converge, or is a fit
+        that is no maximum of the likelihood.
 
     Notes
     -----
@@ -236,6 +239,8 @@ def step(
     if not 0 < alpha < 1:
         raise ModelError(f"alpha is a level between 0 and 1; got {alpha!r}.")
     model = start if isinstance(start, LogLinearModel) else start.model
+    if not isinstance(start, LogLinearModel):
+        require_maximum(start, RATIO)
     search = _Search(
         model, [] if isinstance(start, LogLinearModel) else [start], _scope(model, upper)
     )

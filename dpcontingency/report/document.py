@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from dpcontingency.errors import DomainError, ReleaseError
 from dpcontingency.inference.hypothesis import TestResult
-from dpcontingency.inference.printing import pvalue_text, total_text
+from dpcontingency.inference.printing import method_text, pvalue_text, total_text
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.release import files
@@ -247,6 +247,7 @@ def _model_entry(fit: LogLinearResults, number: int) -> Entry:
     release = fit.model.release
     facts = [
         ("Generating class", fit.generating_class),
+        ("Method", method_text(fit)),
         ("Coding", _coding(fit.model.coding)),
         ("Records", total_text(release)),
         ("Log-likelihood", f"{fit.llf:.3f}"),

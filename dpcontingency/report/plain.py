@@ -76,6 +76,8 @@ def of_fit(fit: LogLinearResults) -> dict[str, Any]:
         "generators": [list(margin) for margin in fit.generators],
         "special_terms": list(fit.special_terms),
         "coding": fit.model.coding,
+        "method": fit.method,
+        "penalty": fit.penalty,
         "converged": fit.converged,
         "reason": fit.reason,
         "not_estimable": list(fit.existence.parameters),

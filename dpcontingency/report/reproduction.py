@@ -22,7 +22,7 @@ def code_for(
         special = f", special_terms={list(fit.special_terms)!r}" if fit.special_terms else ""
         lines.append(
             f"model{number} = dpc.LogLinearModel(release{margin}, "
-            f"{list(fit.generators)!r}{coding}{special}).fit()"
+            f"{list(fit.generators)!r}{coding}{special}).fit({_options(fit)})"
         )
         fitted.append(f"model{number}")
     for number, test in enumerate(tests, 1):
@@ -35,6 +35,13 @@ def code_for(
     arguments += [f"models=[{', '.join(fitted)}]"] if fitted else []
     arguments += [f"tests=[{', '.join(tested)}]"] if tested else []
     return "\n".join([*lines, f"dpc.write_report({', '.join(arguments)})"])
+
+
+def _options(fit: LogLinearResults) -> str:
+    """The arguments of `fit` that are not the default."""
+    if fit.penalty is not None:
+        return f"penalty={fit.penalty!r}"
+    return "" if fit.method == "ml" else f"method={fit.method!r}"
 
 
 def _independence(test: TestResult) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,7 @@ def margins_refused(release: Release) -> list[str]:
 def gof_table(fit: LogLinearResults) -> Table:
     """Goodness of fit of a model."""
     rows = [
-        [str(name), _statistic(row["statistic"]), f"{row['df']:.0f}", _p(row["pvalue"])]
+        [str(name), _statistic(row["statistic"]), f"{row['df']:.0f}", _p(row)]
         for name, row in fit.gof().iterrows()
     ]
     return Table(
@@ -171,7 +172,7 @@ def comparison_table(models: Sequence[LogLinearResults]) -> Table:
                 f"{fit.bic:.2f}",
                 _statistic(lr["statistic"]),
                 f"{lr['df']:.0f}",
-                _p(lr["pvalue"]),
+                _p(lr),
             ]
         )
     head = ["Model", "AIC", "BIC", "LR against saturated", "Df", "P-value"]
@@ -206,9 +207,11 @@ def _statistic(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.3f}"
 
 
-def _p(pvalue: float) -> str:
-    """A p-value as printed; a saturated model has none."""
-    return "none (df 0)" if math.isnan(pvalue) else pvalue_text(pvalue)
+def _p(test: Any) -> str:
+    """The p-value of a row of `gof` as printed; a saturated model has none."""
+    if math.isnan(test["pvalue"]):
+        return "none (df 0)" if test["df"] == 0 else "none (no maximum of the likelihood)"
+    return pvalue_text(test["pvalue"])
 
 
 def _spread(sd: float) -> str:

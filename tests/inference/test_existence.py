@@ -112,3 +112,70 @@ def test_structural_zeros_leave_the_rank_of_what_is_possible(seed):
     )
     for name in model.aliased:
         assert name in " ".join(str(result.summary()).split())
+
+
+def errors_on_the_face(model, fitted):
+    """Standard errors of what the cells that stay determine, by dense algebra; nan elsewhere."""
+    x = model._design.matrix().toarray()
+    if model._recode is not None:
+        x = x @ np.linalg.inv(model._recode)
+    x, mean = x[model.face], fitted[model.face]
+    values, vectors = np.linalg.eigh((x - x.mean(axis=0)).T @ (x - x.mean(axis=0)))
+    basis = vectors[:, values > 1e-9]
+    centred = (x - mean @ x / mean.sum()) @ basis
+    inside = basis @ np.linalg.inv(centred.T @ (mean[:, None] * centred)) @ basis.T
+    known = np.abs(np.eye(len(basis)) - basis @ basis.T).max(axis=1) < 1e-8
+    return np.where(known, np.sqrt(np.diag(inside)), np.nan)
+
+
+@pytest.mark.parametrize("coding", ["treatment", "sum"])
+@pytest.mark.parametrize("generators", ["[AB][BC]", "[AB][AC][BC]", "[ABC]"])
+def test_errors_of_finite_estimates_know_nothing_of_the_infinite_ones(coding, generators):
+    rng = np.random.default_rng(12)
+    tables = [np.array([[[0, 0], [33, 31]], [[7, 11], [0, 14]]])]
+    tables += [
+        rng.integers(1, 40, size=shape) * (rng.random(shape) < 0.6)
+        for shape in ((2, 2, 2), (2, 3, 2), (3, 3, 2))
+        for _ in range(4)
+    ]
+    seen = 0
+    for counts in tables:
+        domain = Domain({k: list(range(n)) for k, n in zip("ABC", counts.shape, strict=True)})
+        model = LogLinearModel(Release.exact(counts, domain), generators, coding=coding)
+        result = model.fit(warn_convergence=False)
+        if result.existence.exists or not result.converged:
+            continue
+        expected = errors_on_the_face(model, result.fittedvalues.to_numpy())
+        np.testing.assert_allclose(result.bse, expected, rtol=1e-8)
+        seen += np.isfinite(result.bse).any() and not np.isfinite(result.bse).all()
+    if (coding, generators) != ("sum", "[ABC]"):  # where one lost cell is in every coefficient
+        assert seen > 2
+
+
+@pytest.mark.parametrize("sigma", [0.0, 5.0])
+@pytest.mark.parametrize("method", ["ml", "normal"])
+@pytest.mark.parametrize("generators", ["[A][B]", "[AB]"])
+def test_a_lost_level_leaves_the_errors_of_the_reduced_table(sigma, method, generators):
+    noisy = np.array([[0.0, 0, 0], [12, 31, 7], [25, 9, 16]])
+    noisy[0] = -sigma
+    domains = [Domain({"A": list(levels), "B": [0, 1, 2]}) for levels in ("abc", "bc")]
+    fits = []
+    for table, domain in zip((noisy, noisy[1:]), domains, strict=True):
+        noise = {"sigma": sigma, "neighbours": "add-remove"}
+        release = (
+            Release.exact(table, domain)
+            if sigma == 0
+            else Release.from_noisy_table(table, domain, **noise)
+        )
+        model = LogLinearModel(release, generators)
+        fits.append(model.fit(method=method, warn_convergence=False))
+    one, other = fits
+    lost = [name for name in one.params.index if "A[" in name or name == "Intercept"]
+    if generators == "[AB]":
+        lost = list(one.params.index)
+        ratios = [fit.odds_ratios("A", kind="local") for fit in fits]
+        np.testing.assert_allclose(ratios[0]["se"].dropna(), ratios[1]["se"], rtol=1e-7)
+    assert list(one.existence.parameters) == lost
+    finite = one.bse.dropna()
+    assert finite.size == one.params.size - len(lost)
+    np.testing.assert_allclose(finite, other.bse[finite.index], rtol=1e-7)

@@ -1,20 +1,49 @@
-"""The O(p) score statistic equals the dense quadratic form."""
+"""The O(p) score statistics equal the dense quadratic forms."""
 
 import numpy as np
 import pytest
 
-from dpcontingency.inference.gaussian import score_statistic
+from dpcontingency.domain import Domain
+from dpcontingency.inference.design import HierarchicalDesign
+from dpcontingency.inference.gaussian import (
+    gaussian_score,
+    nested_score_statistic,
+    score_statistic,
+)
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.release import Release
+
+
+def covariance(part, strata):
+    """Independent variances, given zero sum in each stratum; dense."""
+    if strata is None:
+        return np.diag(part)
+    out = np.zeros((part.size, part.size))
+    for g in range(strata.max() + 1):
+        inside = np.where(strata == g, part, 0.0)
+        if inside.sum() > 0:
+            out += np.diag(inside) - np.outer(inside, inside) / inside.sum()
+    return out
+
+
+def inverse(fitted, variances, strata):
+    sigma = covariance(fitted, strata) + covariance(variances, strata)
+    return np.linalg.pinv(sigma, 1e-12, hermitian=True)
 
 
 def dense(residual, fitted, variances, strata):
-    if strata is None:
-        return residual @ np.linalg.pinv(np.diag(fitted + variances)) @ residual
-    sigma = np.zeros((residual.size, residual.size))
-    for g in range(strata.max() + 1):
-        for part in (np.where(strata == g, fitted, 0.0), np.where(strata == g, variances, 0.0)):
-            if part.sum() > 0:
-                sigma += np.diag(part) - np.outer(part, part) / part.sum()
-    return residual @ np.linalg.pinv(sigma, hermitian=True) @ residual
+    return residual @ inverse(fitted, variances, strata) @ residual
+
+
+def variances_of(noise, rng):
+    return {
+        "equal": np.full(12, 9.0),
+        "unequal": rng.uniform(0.5, 40, size=12),
+        "none": np.zeros(12),
+        "some cells exact": rng.uniform(0.5, 40, size=12) * (rng.random(12) < 0.6),
+    }[noise]
 
 
 @pytest.mark.parametrize("groups", [None, 1, 3])
@@ -22,12 +51,7 @@ def dense(residual, fitted, variances, strata):
 def test_equals_the_dense_form(groups, noise):
     rng = np.random.default_rng(6)
     fitted = rng.uniform(1, 30, size=12)
-    variances = {
-        "equal": np.full(12, 9.0),
-        "unequal": rng.uniform(0.5, 40, size=12),
-        "none": np.zeros(12),
-        "some cells exact": rng.uniform(0.5, 40, size=12) * (rng.random(12) < 0.6),
-    }[noise]
+    variances = variances_of(noise, rng)
     strata = None if groups is None else np.arange(12) % groups
     residual = rng.normal(scale=5, size=12)
     if strata is not None:
@@ -40,3 +64,71 @@ def test_a_record_where_the_model_has_none_is_infinitely_bad():
     cells = np.array([0.0, 4.0, 6.0])
     assert score_statistic(np.array([1.0, -1, 0]), cells, np.zeros(3), None) == np.inf
     assert score_statistic(np.array([0.0, 0, 0]), cells, np.zeros(3), None) == 0
+
+
+# -- against a larger model -----------------------------------------------------------------------
+
+TERMS = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
+
+
+@pytest.mark.parametrize("strata", [None, (), (1,)], ids=str)
+@pytest.mark.parametrize("noise", ["equal", "unequal", "none", "some cells exact"])
+@pytest.mark.parametrize("terms", [TERMS[:3], TERMS[:5], TERMS], ids=["main", "some", "all"])
+def test_nested_statistic_equals_dense_algebra(strata, noise, terms):
+    rng = np.random.default_rng(9)
+    fitted, variances = rng.uniform(1, 30, size=12), variances_of(noise, rng)
+    residual = rng.normal(scale=5, size=12)
+    labels, free = None, [(), *terms]
+    if strata is not None:
+        labels = (np.arange(12) // 2) % 3 if strata else np.zeros(12, dtype=np.intp)
+        residual -= (np.bincount(labels, residual) / np.bincount(labels))[labels]
+        free = [term for term in terms if term != strata]
+    design = HierarchicalDesign((2, 3, 2), free, strata or ())
+    x, v = design.matrix().toarray(), covariance(fitted, labels)
+    weights = inverse(fitted, variances, labels)
+    u = x.T @ v @ weights @ residual
+    np.testing.assert_allclose(
+        design.tdot(gaussian_score(residual, fitted, variances, labels).cells), u, atol=1e-9
+    )
+    expected = u @ np.linalg.inv(x.T @ v @ weights @ v @ x) @ u
+    found = nested_score_statistic(residual, fitted, variances, labels, design)
+    assert found == pytest.approx(expected, rel=1e-8)
+    if len(terms) == len(TERMS):
+        assert found == pytest.approx(score_statistic(residual, fitted, variances, labels))
+
+
+@pytest.mark.parametrize("method", ["ml", "normal"])
+def test_against_the_saturated_model_it_is_the_statistic_of_the_fit(method):
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(500, np.full(12, 1 / 12)).reshape(2, 3, 2)
+    domain = Domain({"A": [0, 1], "B": [0, 1, 2], "C": [0, 1]})
+    for release in (
+        Release.exact(counts, domain),
+        simulate_release(counts, domain, GDP(0.4), rng, strata=["B"]),
+        simulate_release(counts, domain, GDP(0.4), rng, neighbours="add-remove"),
+    ):
+        fit = LogLinearModel(release, "[A][B][C]").fit(method=method)
+        larger = LogLinearModel(release, "[ABC]")
+        cells, mean = larger.cells, fit.fittedvalues.to_numpy()
+        law = (cells.noisy - mean, mean, cells.variances, cells.strata)
+        assert nested_score_statistic(*law, larger._design) == pytest.approx(fit.pearson_chi2)
+        between = LogLinearModel(release, "[AB][C]")._design
+        assert 0 < nested_score_statistic(*law, between) < fit.pearson_chi2
+        own = 0.0 if method == "normal" or release.noise.is_exact else 1.0
+        assert nested_score_statistic(*law, fit.model._design) == pytest.approx(0, abs=own + 1e-9)
+
+
+def test_columns_that_say_nothing_change_nothing():
+    """Cells of mean 0, and columns that are combinations of others there."""
+    rng = np.random.default_rng(4)
+    fitted = rng.uniform(5, 30, size=12) * (np.arange(12) % 6 > 0)
+    residual = np.where(fitted > 0, rng.normal(scale=5, size=12), 0.0)
+    whole = HierarchicalDesign((2, 3, 2), [(), *TERMS])
+    alive = fitted > 0
+    found = nested_score_statistic(residual, fitted, np.zeros(12), None, whole)
+    assert found == pytest.approx((residual[alive] ** 2 / fitted[alive]).sum())
+    residual[0] = 1.0
+    assert nested_score_statistic(residual, fitted, np.zeros(12), None, whole) == np.inf
+    assert nested_score_statistic(residual, fitted, np.ones(12), None, whole) < np.inf
+    nothing = HierarchicalDesign((2, 3, 2), [])
+    assert nested_score_statistic(residual, fitted, np.ones(12), None, nothing) == 0

@@ -602,3 +602,20 @@ def test_the_two_ways_to_write_a_model():
     assert model.generating_class == "[A][B] + score(A):score(B)"
     assert model.special_terms == ("score(A):score(B)",)
     assert LogLinearModel.from_formula("1", release).formula == "1"
+
+
+@pytest.mark.parametrize("options", [{"method": "normal"}, {"penalty": "jeffreys"}])
+@pytest.mark.parametrize("formula", ["A + B + score(A):score(B)", "A + B + Diag(A, B)"])
+@pytest.mark.parametrize("scheme", [{}, {"strata": ("A",)}, {"neighbours": "add-remove"}])
+def test_other_estimators_fit_special_terms_too(options, formula, scheme):
+    """With many records all estimators are near one another, whatever the noise."""
+    rng = np.random.default_rng(3)
+    domain = Domain(dict.fromkeys("AB", list("xyz")), ordered=("A", "B"))
+    counts = rng.poisson(20_000 * rng.uniform(0.5, 1.5, (3, 3)))
+    model = LogLinearModel.from_formula(
+        formula, simulate_release(counts, domain, GDP(0.5), rng, **scheme)
+    )
+    ml, other = model.fit(), model.fit(**options)
+    assert other.converged
+    assert (other.params - ml.params).abs().max() < 0.2 * ml.bse.max()
+    assert other.bse.to_numpy() == pytest.approx(ml.bse.to_numpy(), rel=0.02)

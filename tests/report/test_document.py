@@ -279,6 +279,21 @@ def test_models_side_by_side(release, fit):
     assert len(page.ids) == len(set(page.ids))
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"method": "normal"}, "min. chi-square"), ({"penalty": "jeffreys"}, "ML, Jeffreys")],
+)
+def test_the_method_of_a_fit_is_shown(release, fit, options, words):
+    other = fit.model.fit(**options)
+    page = Page(render(release, models=[other]))
+    assert words in page.text
+    assert "none (no maximum of the likelihood)" in page.text
+    code = page.text[page.text.index("import dpcontingency") :]
+    ((name, value),) = options.items()
+    assert f".fit({name}='{value}')" in code
+    assert words not in Page(render(release, models=[fit])).text
+
+
 def test_the_code_is_python_that_names_what_is_shown(page):
     code = page.text[page.text.index("import dpcontingency") :].strip()
     assert len(ast.parse(code).body) == 6
