@@ -49,6 +49,7 @@ FLOORS = {
     "release": 3,
     "release.release": 3,
     "release.publish": 3,
+    "release.combine": 3,
     # likelihood of a release
     "inference.kernels": 4,
     "inference.lattice": 4,
@@ -79,6 +80,9 @@ FLOORS = {
     "inference.coefficients": 5,
     "inference.results": 5,
     "inference.loglinear": 6,
+    "inference.testresult": 5,
+    "inference.statistic": 6,
+    "inference.nested": 6,
     "inference.hypothesis": 6,
     "inference.selection": 6,
     "inference.bootstrap": 6,

@@ -278,7 +278,13 @@ def refit(model: Any, generators: Generators, special: Iterable[SpecialTerm] = (
 
     def other(terms: Iterable[SpecialTerm]) -> Any:
         texts = [term.formula for term in terms]
-        return type(model)(model.release, generators, coding=model.coding, special_terms=texts)
+        return type(model)(
+            model.release,
+            generators,
+            coding=model.coding,
+            special_terms=texts,
+            offset=model.offset,
+        )
 
     made = other(special)
     if made.idle:
@@ -359,6 +365,7 @@ def _nested(results: Sequence[Any]) -> list[Any]:
         require_maximum(result, RATIO)
     for result in results[1:]:
         _check_same_release(results[0].model.release, result.model.release)
+        _check_offsets(results[0].model, result.model)
     names = results[0].model.release.domain.names
 
     def size(result: Any) -> tuple[int, int]:
@@ -397,3 +404,15 @@ def _check_same_release(one: Any, other: Any) -> None:
             "The models were fitted under different sampling schemes: the public totals or the "
             "strata differ. Fit all of them to one release."
         )
+
+
+def _check_offsets(one: Any, other: Any) -> None:
+    if not np.array_equal(_offset(one), _offset(other)):
+        raise ModelError(
+            "The models have different offsets, so that neither is a special case of the other. "
+            "Give all of them one offset."
+        )
+
+
+def _offset(model: Any) -> Any:
+    return 0.0 if model.offset is None else model.offset

@@ -1,96 +1,51 @@
-"""Hypothesis tests on released tables: each compares two nested log-linear models."""
+"""Tests of independence, homogeneity, goodness of fit and of a model on released tables.
+
+Each compares two nested log-linear models; `nested` does the work.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from scipy import stats
+import numpy.typing as npt
 
-from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.printing import p_equals, pvalue_text
+from dpcontingency.inference.nested import (
+    DEFAULT_BOOT,
+    How,
+    PValue,
+    Random,
+    Statistic,
+    nested_test,
+)
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.statistic import Question
+from dpcontingency.inference.testresult import TestResult
+from dpcontingency.release.combine import combine_samples
 from dpcontingency.release.release import Release
 
+__all__ = [
+    "TestResult",
+    "goodness_of_fit_test",
+    "homogeneity_test",
+    "independence_test",
+    "model_test",
+]
 
-@dataclass(frozen=True)
-class TestResult:
-    """A test of a null hypothesis.
-
-    Attributes
-    ----------
-    name : str
-        The test.
-    null : str
-        The null hypothesis, in words.
-    statistic, df, pvalue : float, int, float
-        The statistic, the degrees of freedom of its reference distribution, the upper tail.
-    log_pvalue : float
-        The natural logarithm of the p-value, finite where the p-value underflows.
-    method : str
-        The statistic and where the p-value comes from.
-    n_boot : int or None
-        Bootstrap replicates, None for an asymptotic p-value.
-    accounts_for : tuple of str
-        The sources of variation in the p-value: "sampling", "noise".
-    reason : str
-        Why the test could not be done (``pvalue`` is then nan), else empty.
-    notes : tuple of str
-        What a reader must know beside the p-value.
-    null_fit : LogLinearResults or None
-        The fit of the null model.
-    """
-
-    __test__ = False  # the name is the field's, and not a test case for pytest
-
-    name: str
-    null: str
-    statistic: float
-    df: int
-    pvalue: float
-    log_pvalue: float
-    method: str
-    n_boot: int | None = None
-    accounts_for: tuple[str, ...] = ()
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-    null_fit: LogLinearResults | None = field(default=None, repr=False, compare=False)
-
-    def __repr__(self) -> str:
-        if self.reason:
-            return f"<{self.name}: not done, because {self.reason}>"
-        return (
-            f"<{self.name} of {self.null}: {self.method} chi2 = {self.statistic:.4g}, "
-            f"df = {self.df}, {p_equals(self.pvalue)}; "
-            f"accounts for {' and '.join(self.accounts_for)}>"
-        )
-
-    def summary(self) -> str:
-        """The test as a small text table."""
-        lines = [("Test", self.name), ("Null", self.null), ("Method", self.method)]
-        if self.reason:
-            lines.append(("Not done", self.reason))
-        else:
-            lines += [
-                ("Statistic", f"{self.statistic:.4f}"),
-                ("Df", str(self.df)),
-                ("P-value", pvalue_text(self.pvalue)),
-                ("Accounts for", ", ".join(self.accounts_for)),
-            ]
-        lines += [("Note", note) for note in self.notes]
-        return "\n".join(f"{label + ':':<14}{value}" for label, value in lines)
+Array = npt.NDArray[np.float64]
 
 
 def independence_test(
     release: Release,
-    *factors: str,
-    given: Sequence[str] = (),
-    statistic: Literal["lr", "score"] = "lr",
+    *factors: str | Sequence[str],
+    given: str | Sequence[str] = (),
+    statistic: Statistic = "lr",
+    pvalue: PValue = "auto",
+    n_boot: int = DEFAULT_BOOT,
+    rng: Random = None,
 ) -> TestResult:
     """Test that factors are independent, in each combination of the given ones.
 
@@ -98,23 +53,34 @@ def independence_test(
     ----------
     release : Release
         The noisy table; the test works on its margin over the factors and the given ones.
-    *factors : str
-        Two or more factors; with three or more the null is mutual independence.
-    given : sequence of str
+    *factors : str or sequence of str
+        Two or more factors; with three or more the null is mutual independence. A sequence stands
+        for its combinations: ``("A", "B"), "C"`` tests that A and B jointly are independent of C.
+    given : str or sequence of str
         Factors to condition on.
-    statistic : {"lr", "score"}
-        The noise-aware likelihood ratio (METHODS 2.2) or score statistic (2.3).
+    statistic : {"lr", "score", "wald", "js-pearson"}
+        The noise-aware likelihood ratio (METHODS 2.2), score statistic (2.3; Kifer and Rogers
+        2017), Wald statistic of the parameters of the saturated model, or Pearson's X2 of the
+        James-Stein table of Kim, Lee, Kwak and Jung (2.6; by bootstrap only, and less powerful).
+    pvalue : {"auto", "asymptotic", "bootstrap"}
+        Chi-square, or a parametric bootstrap that draws counts from the null and noise from the
+        law of the release. "auto" takes the bootstrap where a fitted cell of the null lies within
+        2 standard deviations (sampling and noise) of 0, and says so; never without noise.
+    n_boot : int
+        Bootstrap replicates.
+    rng : numpy.random.Generator or int, optional
+        For the bootstrap; the seed of a new one is recorded in the result.
 
     Returns
     -------
     TestResult
-        Asymptotic chi-square p-value for sampling and noise; ``null_fit`` holds the null model.
-        With no noise the statistics are G2 and Pearson's X2, without Yates' correction.
+        Its p-value accounts for sampling and noise; ``null_fit`` holds the null model. With no
+        noise the statistics are G2 and Pearson's X2, without Yates' correction.
 
     Raises
     ------
     ModelError
-        If fewer than two factors are named, or one twice.
+        If fewer than two factors are named, or one twice, or an option has no meaning.
 
     Examples
     --------
@@ -123,114 +89,307 @@ def independence_test(
     >>> independence_test(Release.exact([[45, 2], [1, 44]], domain), "A", "B", statistic="score")
     <independence test of A independent of B: score chi2 = 80.43, df = 1, p = 3.01e-19; ...>
     """
-    if not isinstance(release, Release):
-        raise ModelError(
-            f"A test works on a Release; got {type(release).__name__}. A noisy table made "
-            "elsewhere enters by Release.from_noisy_table, if it was neither rounded nor shrunken."
-        )
-    if isinstance(given, str):
-        given = (given,)
-    involved = [*factors, *given]
-    if len(factors) < 2:
+    how = How(statistic, pvalue, n_boot, rng)
+    checked_release(release)
+    groups = [_names(group) for group in factors]
+    given = _names(given)
+    involved = [*(name for group in groups for name in group), *given]
+    if len(groups) < 2 or not all(groups):
         raise ModelError(
             "An independence test needs two factors or more. To test one factor against given "
             "probabilities is a goodness-of-fit test."
         )
     if len(set(involved)) < len(involved):
         raise ModelError(f"Each factor is named once; got {', '.join(map(repr, involved))}.")
-    null = " independent of ".join(factors)
+    null = " independent of ".join(_together(group) for group in groups)
     if given:
         null += f" given {', '.join(given)}"
-    model = LogLinearModel(release.margin(*involved), [(name, *given) for name in factors])
-    return _against_saturated("independence test", null, model, statistic)
+    shown = [repr(group[0] if len(group) == 1 else group) for group in groups]
+    arguments = ["release", *shown, *([f"given={list(given)!r}"] if given else [])]
+    margin = release.margin(*involved)
+    question = Question(
+        name="independence test",
+        null=null,
+        call=f"dpc.independence_test({', '.join(arguments)})",
+        model=LogLinearModel(margin, [(*group, *given) for group in groups]),
+        expected=_product_of_margins(margin, groups, given),
+    )
+    return nested_test(question, how)
 
 
-def _against_saturated(
-    name: str, null: str, model: LogLinearModel, statistic: Literal["lr", "score"]
+def homogeneity_test(
+    release: Release | Sequence[Release],
+    *responses: str,
+    by: str | Sequence[str] = (),
+    statistic: Statistic = "lr",
+    pvalue: PValue = "auto",
+    n_boot: int = DEFAULT_BOOT,
+    rng: Random = None,
 ) -> TestResult:
-    """The test of a model against the saturated one, or the reason why there is none."""
-    labels: dict[str, str] = {"lr": "likelihood-ratio", "score": "score"}
-    if statistic not in labels:
-        raise ModelError(f"The statistic is 'lr' or 'score'; got {statistic!r}.")
-    accounts = ("sampling",) if model.release.noise.is_exact else ("sampling", "noise")
-    common: dict[str, Any] = {
-        "name": name,
-        "null": null,
-        "method": labels[statistic],
-        "accounts_for": accounts,
-    }
-    if model.df_resid == 0:
-        return _not_done(
-            "the null model leaves no degrees of freedom: a factor has a single level, or all "
-            "records share one, or there are none",
-            0,
-            common,
-        )
-    fit = model.fit(warn_convergence=False)
-    if not fit.converged:
-        return _not_done(
-            f"the fit of the null model did not converge: {fit.reason}", model.df_resid, common
-        )
-    if statistic == "score" and not (fit.existence.exists or model.release.noise.is_exact):
-        return _not_done(
-            "noise has eaten a margin of the null model, and the score statistic has no chi-square "
-            "law at such a boundary; the likelihood ratio (statistic='lr') can be used",
-            model.df_resid,
-            common,
-        )
-    value = fit.deviance if statistic == "lr" else fit.pearson_chi2
-    notes = [*_faint_margins(model.release), *filter(None, [fit.existence.reason])]
-    if not model.release.private:
-        notes.append(model.release.statement()["Privacy"])
-    return TestResult(
-        statistic=value,
-        df=model.df_resid,
-        pvalue=float(stats.chi2.sf(value, model.df_resid)),
-        log_pvalue=chi2_logsf(value, model.df_resid),
-        notes=tuple(notes),
-        null_fit=fit,
-        **common,
-    )
+    """Test that a response has one distribution in several groups.
 
+    Parameters
+    ----------
+    release : Release or sequence of Release
+        One release that holds response and groups, best with the groups as its ``strata``; or
+        releases of independent samples of the same response, whose noise may differ.
+    *responses : str
+        The response, or the factors whose joint distribution it is; every factor of the domain
+        by default, where releases of several samples are given.
+    by : str or sequence of str
+        The factors that make the groups, of one release; its strata by default.
+    statistic, pvalue, n_boot, rng
+        As in `independence_test`. "js-pearson" shrinks inside the strata, for one release.
 
-def _not_done(reason: str, df: int, common: dict[str, Any]) -> TestResult:
-    return TestResult(
-        statistic=math.nan, df=df, pvalue=math.nan, log_pvalue=math.nan, reason=reason, **common
-    )
+    Returns
+    -------
+    TestResult
+        For sampling and noise; the statistics are those of independence of response and group.
 
-
-def _faint_margins(release: Release) -> list[str]:
-    """A sentence for the levels whose margin is within two standard deviations of the noise."""
-    faint = []
-    for name in release.domain.names:
-        margin = release.margin(name)
-        low = (margin.noise_sd > 0) & (margin.noisy < 2 * margin.noise_sd)
-        levels = release.domain.levels[name]
-        faint += [f"{name} = {label_text(levels[i])}" for i in np.flatnonzero(low)]
-    if not faint:
-        return []
-    return [
-        f"Within noise of 0 (less than 2 standard deviations above): {', '.join(faint)}. "
-        "Perhaps nobody is there."
-    ]
-
-
-def chi2_logsf(statistic: float, df: int) -> float:
-    """The logarithm of the upper tail of chi-square, also where the tail underflows.
-
-    Beyond the range of floats, by the continued fraction of the upper incomplete gamma function
-    (Abramowitz and Stegun 6.5.31).
+    Raises
+    ------
+    ModelError
+        If the groups or the response are not named, or samples have different domains.
 
     Examples
     --------
-    >>> round(chi2_logsf(60254.09813, 1) / np.log(10))
-    -13086
+    Two published tables of one question, the second with more noise:
+
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"Answer": ["yes", "no", "unsure"]})
+    >>> first = Release.from_noisy_table([310.2, 150.1, 40.7], domain, sigma=2.0, n_total=501)
+    >>> second = Release.from_noisy_table([260.0, 171.5, 68.5], domain, sigma=9.0, n_total=500)
+    >>> homogeneity_test([first, second])
+    <homogeneity test of Answer alike in 2 samples: likelihood-ratio chi2 = ..., df = 2, ...>
     """
-    tail = float(stats.chi2.logsf(statistic, df))
-    if np.isfinite(tail):
-        return tail
-    a, x = df / 2, statistic / 2
-    fraction = 0.0
-    for k in range(200, 0, -1):
-        fraction = k * (k - a) / (x + 2 * k + 1 - a - fraction)
-    return float(a * np.log(x) - x - math.lgamma(a) - np.log(x + 1 - a - fraction))
+    how = How(statistic, pvalue, n_boot, rng)
+    if isinstance(release, Release):
+        groups, responses = _names(by) or release.strata, tuple(responses)
+        if not groups or not responses:
+            raise ModelError(
+                "A homogeneity test needs a response and groups: name the response, and the "
+                "groups by `by` where the release has no strata."
+            )
+        words = f"{_together(responses)} alike in each {_together(groups)}"
+        arguments = ["release", *map(repr, responses), f"by={list(groups)!r}"]
+        table = release.margin(*responses, *groups)
+    else:
+        table, groups = combine_samples(release)
+        if by:
+            raise ModelError("`by` names groups inside one release; samples are groups already.")
+        responses = tuple(responses) or tuple(n for n in table.domain.names if n not in groups)
+        table = table.margin(*groups, *responses)
+        samples = len(table.domain.levels[groups[0]])
+        words = f"{_together(responses)} alike in {samples} samples"
+        arguments = ["releases", *map(repr, responses)]
+    if set(groups) & set(responses):
+        raise ModelError("A factor is response or group, not both; name each once.")
+    question = Question(
+        name="homogeneity test",
+        null=words,
+        call=f"dpc.homogeneity_test({', '.join(arguments)})",
+        model=LogLinearModel(table, [responses, groups]),
+        expected=_product_of_margins(table, [responses, groups], ()),
+    )
+    return nested_test(question, how)
+
+
+def goodness_of_fit_test(
+    release: Release,
+    probabilities: npt.ArrayLike | None = None,
+    *,
+    model: LogLinearModel | LogLinearResults | str | None = None,
+    statistic: Statistic = "lr",
+    pvalue: PValue = "auto",
+    n_boot: int = DEFAULT_BOOT,
+    rng: Random = None,
+) -> TestResult:
+    """Test the cells against given probabilities, or against those of a model.
+
+    Parameters
+    ----------
+    release : Release
+        The noisy table.
+    probabilities : array_like, shape ``release.domain.shape``, optional
+        The null distribution. They add up to 1, or with strata to 1 in each; all are positive,
+        but for structural zeros of the domain, which have 0.
+    model : LogLinearModel, LogLinearResults or str, optional
+        In their place a model whose parameters are estimated, as in `model_test`.
+    statistic, pvalue, n_boot, rng
+        As in `independence_test`.
+
+    Returns
+    -------
+    TestResult
+        For sampling and noise; G2 and X2 with no noise.
+
+    Raises
+    ------
+    ModelError
+        If neither or both are given, or the probabilities are none of this table.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> release = Release.exact([315, 108, 101, 32], Domain({"Pea": ["RY", "RG", "WY", "WG"]}))
+    >>> goodness_of_fit_test(release, [9 / 16, 3 / 16, 3 / 16, 1 / 16], statistic="score")
+    <goodness-of-fit test of the given probabilities: score chi2 = 0.47, df = 3, p = 0.9254; ...>
+    """
+    if (probabilities is None) == (model is None):
+        raise ModelError(
+            "Goodness of fit to what? Give the probabilities of the cells, such as [0.5, 0.3, "
+            "0.2], or a model such as model='[A][B]'; one of the two."
+        )
+    if model is not None:
+        if isinstance(model, str):
+            model = LogLinearModel(checked_release(release), model)
+        return model_test(model, statistic=statistic, pvalue=pvalue, n_boot=n_boot, rng=rng)
+    how = How(statistic, pvalue, n_boot, rng)
+    p = _probabilities(checked_release(release), probabilities)
+    totals = release.totals
+    spread = p if totals is None else p * _per_stratum(totals, release)
+    question = Question(
+        name="goodness-of-fit test",
+        null="the given probabilities",
+        call=f"dpc.goodness_of_fit_test(release, {np.asarray(probabilities).tolist()!r})",
+        model=LogLinearModel(release, [], offset=np.log(np.where(p > 0, p, 1.0))),
+        expected=lambda tables: np.broadcast_to(spread, tables.shape),
+    )
+    return nested_test(question, how)
+
+
+def model_test(
+    model: LogLinearModel | LogLinearResults,
+    *,
+    statistic: Statistic = "lr",
+    pvalue: PValue = "auto",
+    n_boot: int = DEFAULT_BOOT,
+    rng: Random = None,
+) -> TestResult:
+    """Test a model against the saturated one.
+
+    Parameters
+    ----------
+    model : LogLinearModel or LogLinearResults
+        The null model, or a fit of it.
+    statistic, pvalue, n_boot, rng
+        As in `independence_test`.
+
+    Returns
+    -------
+    TestResult
+        For sampling and noise. No three-way interaction, homogeneous odds ratios, quasi-symmetry
+        and the like are models to be tested so.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
+    >>> release = Release.exact([[[911, 538], [44, 456]], [[3, 43], [2, 279]]], domain)
+    >>> model_test(LogLinearModel(release, "[AC][AM][CM]"))
+    <test of the model [A C][A M][C M]: likelihood-ratio chi2 = 0.374, df = 1, p = 0.5408; ...>
+    """
+    how = How(statistic, pvalue, n_boot, rng)
+    null = model.model if isinstance(model, LogLinearResults) else model
+    if not isinstance(null, LogLinearModel):
+        raise ModelError(
+            f"model_test takes a LogLinearModel or a fit of one; got {type(model).__name__}."
+        )
+    question = Question(
+        name="test",
+        null=f"the model {null.generating_class}",
+        call=f"dpc.model_test({model_code(null)})",
+        model=null,
+    )
+    return nested_test(question, how)
+
+
+# ------------------------------------------------------------------ parts
+
+
+def checked_release(release: Any) -> Release:
+    """The argument, if it is a release.
+
+    Raises
+    ------
+    ModelError
+        If it is not.
+    """
+    if not isinstance(release, Release):
+        raise ModelError(
+            f"A test works on a Release; got {type(release).__name__}. A noisy table made "
+            "elsewhere enters by Release.from_noisy_table, if it was neither rounded nor shrunken."
+        )
+    return release
+
+
+def model_code(model: LogLinearModel) -> str:
+    """Python that makes a model of a release again."""
+    options = "" if model.coding == "treatment" else f", coding={model.coding!r}"
+    if model.special_terms:
+        options += f", special_terms={list(model.special_terms)!r}"
+    if model.offset is not None:
+        options += f", offset={model.offset.tolist()!r}"
+    return f"dpc.LogLinearModel(release, {list(model.generators)!r}{options})"
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _together(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def _product_of_margins(
+    release: Release, groups: Sequence[Sequence[str]], given: Sequence[str]
+) -> Callable[[Array], Array]:
+    """Expected tables when groups of factors are independent given others."""
+    axis = release.domain.axis
+
+    def keep(names: Sequence[str]) -> tuple[int, ...]:
+        kept = {axis(name) + 1 for name in names}
+        return tuple(k for k in range(1, len(release.domain.shape) + 1) if k not in kept)
+
+    def expected(tables: Array) -> Array:
+        out = np.ones_like(tables)
+        for group in groups:
+            out = out * tables.sum(axis=keep([*group, *given]), keepdims=True)
+        base = tables.sum(axis=keep(given), keepdims=True) ** (len(groups) - 1)
+        return np.asarray(np.divide(out, base, out=np.zeros_like(out), where=base != 0))
+
+    return expected
+
+
+def _probabilities(release: Release, probabilities: Any) -> Array:
+    """The null distribution, checked against the domain."""
+    try:
+        p = np.asarray(probabilities, dtype=np.float64)
+    except (TypeError, ValueError):
+        p = np.full(1, np.nan)
+    possible = release.domain.possible()
+    if p.shape != possible.shape:
+        raise ModelError(
+            f"The probabilities have the shape {possible.shape} of the table; got {p.shape}."
+        )
+    if not (np.isfinite(p).all() and (p[possible] > 0).all() and (p[~possible] == 0).all()):
+        raise ModelError(
+            "Each probability is positive, and 0 in structural zeros alone. Declare a cell that "
+            "cannot hold a record as a structural zero of the domain."
+        )
+    sums = p.sum(axis=_others(release))
+    if np.abs(sums - 1).max() > 1e-8:
+        where = f" in each combination of {', '.join(release.strata)}" if release.strata else ""
+        raise ModelError(
+            f"The probabilities add up to 1{where}; they add up to {np.ravel(sums)[0]:.6g}."
+        )
+    return p
+
+
+def _others(release: Release) -> tuple[int, ...]:
+    """The axes that are no strata."""
+    return tuple(k for k, name in enumerate(release.domain.names) if name not in release.strata)
+
+
+def _per_stratum(totals: Any, release: Release) -> Array:
+    return np.expand_dims(np.asarray(totals, dtype=np.float64), _others(release))

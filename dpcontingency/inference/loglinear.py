@@ -97,12 +97,15 @@ class LogLinearModel(LikelihoodModel):
         Terms on top of the generating class: products with ``score(A)``, ``Diag(A, B)`` or
         ``Symm(A, B)``, such as ``["score(A):score(B)"]``; see `from_formula`. In treatment
         coding only.
+    offset : array_like, shape ``release.domain.shape``, optional
+        A known part of the log probabilities, up to a constant in each stratum: log p for a model
+        of departures from given probabilities p.
 
     Raises
     ------
     ModelError
-        If a name is unknown, a factor lacks the scores or levels that a term needs, or special
-        terms are asked for in sum coding.
+        If a name is unknown, a factor lacks the scores or levels that a term needs, special terms
+        are asked for in sum coding, or the offset is not finite or has another shape.
 
     Notes
     -----
@@ -137,6 +140,7 @@ class LogLinearModel(LikelihoodModel):
         *,
         coding: Coding = "treatment",
         special_terms: Sequence[str] = (),
+        offset: npt.ArrayLike | None = None,
     ) -> None:
         if not isinstance(release, Release):
             raise ModelError(
@@ -182,7 +186,9 @@ class LogLinearModel(LikelihoodModel):
             strata=None if given.totals is None else self._strata,
             totals=None if given.totals is None else np.ravel(given.totals).astype(np.float64),
         )
-        self._offset = np.where(self._possible, 0.0, -np.inf)
+        self.offset = _checked_offset(offset, release.domain.shape)
+        known = 0.0 if self.offset is None else self.offset.ravel()
+        self._offset = np.where(self._possible, known, -np.inf)
         super().__init__(release.noisy.ravel())
         self.data.xnames = [column.name for column in self._columns]
 
@@ -425,7 +431,8 @@ class LogLinearModel(LikelihoodModel):
         """Equal rates."""
         flat = np.zeros(self._design.n_columns)
         if self.release.totals is None:
-            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / self.n_cells)
+            weight = np.exp(self._offset).sum()
+            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / weight)
         return flat
 
     def _start(self) -> Array:
@@ -435,20 +442,25 @@ class LogLinearModel(LikelihoodModel):
         the fit runs off; then the expected counts under equal rates take the place of the noisy
         cells, which makes one step of EM.
         """
-        flat = self._flat()
-
-        def fitted_to(counts: Array) -> Maximum[_Point]:
-            def classical(beta: Array) -> _Point:
-                eta = self._design.dot(beta) + self._offset
-                return _Point(self._design, self.cells.as_counts(eta, counts))
-
-            return maximise(classical, flat, START_ROUNDS)
-
-        start, equal = fitted_to(self.cells.noisy), self._at(flat)
+        start, equal = self._classical(self.cells.noisy), self._at(self._flat())
         stays = start.converged and start.point.reach(start.last_step) < STEP_AT_INFINITY
         if stays and self._at(start.beta).value >= equal.value:
             return start.beta
-        return fitted_to(equal.cells.posterior_mean).beta
+        return self.classical_fit(equal.cells.posterior_mean)
+
+    def classical_fit(self, counts: Array) -> Array:
+        """Treatment-coded coefficients that some steps of the classical fit to counts reach.
+
+        Fits start from there; `counts`, shape (p,), add up to the public totals.
+        """
+        return self._classical(counts).beta
+
+    def _classical(self, counts: Array) -> Maximum[_Point]:
+        def at(beta: Array) -> _Point:
+            eta = self._design.dot(beta) + self._offset
+            return _Point(self._design, self.cells.as_counts(eta, counts))
+
+        return maximise(at, self._flat(), START_ROUNDS)
 
     def _search(self, method: Method, penalty: Penalty | None) -> Maximum[_Point]:
         """Where the method ends, as a point of the likelihood."""
@@ -508,6 +520,10 @@ class LogLinearModel(LikelihoodModel):
         )
         return LogLinearResults(self, fit)
 
+    def recoded(self, beta: Array) -> Array:
+        """Coefficients in the coding of the model, from treatment-coded ones."""
+        return beta if self._recode is None else self._recode @ beta
+
     def _treatment(self, params: npt.ArrayLike) -> Array:
         """Treatment-coded coefficients from coefficients in the model's coding."""
         values = np.asarray(params, dtype=np.float64)
@@ -527,6 +543,19 @@ class LogLinearModel(LikelihoodModel):
         return np.asarray(np.linalg.solve(self._recode.T, half.T).T)
 
 
+def _checked_offset(offset: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
+    if offset is None:
+        return None
+    values = np.array(offset, dtype=np.float64)
+    if values.shape != shape or not np.isfinite(values).all():
+        raise ModelError(
+            f"The offset is finite and of the shape {shape} of the table; got an array of shape "
+            f"{values.shape}. A cell that cannot hold a record is a structural zero of the domain."
+        )
+    values.setflags(write=False)
+    return values
+
+
 def load_results(path: str | Path) -> LogLinearResults:
     """Read results that `LogLinearResults.save` wrote; no confidential data is needed or held.
 
@@ -542,6 +571,7 @@ def load_results(path: str | Path) -> LogLinearResults:
         content["generators"],
         coding=content["coding"],
         special_terms=content.get("special_terms", ()),
+        offset=content.get("offset"),
     )
     return LogLinearResults(model, Fit.from_dict(content["fit"]))
 

@@ -66,7 +66,7 @@ class Replicates:
     ...     np.zeros(2, dtype=int),
     ...     np.array([20.0]),
     ... )
-    >>> tables.saturated().fitted.round(2)
+    >>> tables.saturated().fitted.round(1)
     array([[11.,  9.],
            [14.,  6.]])
     """

@@ -393,6 +393,8 @@ class LogLinearResults(CoefficientResults):
         }
         if model.special_terms:
             content["special_terms"] = list(model.special_terms)
+        if model.offset is not None:
+            content["offset"] = model.offset.tolist()
         files.write(path, content, files.RESULTS)
 
     def __repr__(self) -> str:

@@ -30,7 +30,6 @@ from dpcontingency.inference.comparison import (
 )
 from dpcontingency.inference.families import all_kway, mutual, saturated
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
-from dpcontingency.inference.hypothesis import chi2_logsf
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import WIDTH
 from dpcontingency.inference.results import LogLinearResults
@@ -43,6 +42,7 @@ from dpcontingency.inference.tables import (
     test_notes,
 )
 from dpcontingency.inference.terms import SpecialTerm, maximal_terms
+from dpcontingency.inference.testresult import chi2_logsf
 from dpcontingency.release.release import Release
 
 Criterion = Literal["bic", "aic", "lr"]

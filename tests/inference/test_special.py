@@ -610,7 +610,7 @@ def test_the_two_ways_to_write_a_model():
 def test_other_estimators_fit_special_terms_too(options, formula, scheme):
     """With many records all estimators are near one another, whatever the noise."""
     rng = np.random.default_rng(3)
-    domain = Domain(dict.fromkeys("AB", list("xyz")), ordered=("A", "B"))
+    domain = Domain({"A": list("xyz"), "B": list("xyz")}, ordered=("A", "B"))
     counts = rng.poisson(20_000 * rng.uniform(0.5, 1.5, (3, 3)))
     model = LogLinearModel.from_formula(
         formula, simulate_release(counts, domain, GDP(0.5), rng, **scheme)

@@ -1,0 +1,197 @@
+"""A test of one log-linear model against a larger one: options, reference law, result.
+
+Every hypothesis is such a pair (METHODS 2.6).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from dpcontingency.domain import label_text
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.bootstrap import (
+    Source,
+    bootstrap_pvalue,
+    doubts,
+    replicate_statistics,
+)
+from dpcontingency.inference.replicates import Replicates
+from dpcontingency.inference.statistic import (
+    MAX_DENSE,
+    STATISTICS,
+    Question,
+    TestStatistic,
+    can_write_out,
+    means_to_draw_from,
+)
+from dpcontingency.inference.testresult import TestResult, chi2_logsf
+from dpcontingency.release.release import Release
+
+Array = npt.NDArray[np.float64]
+Statistic = Literal["lr", "score", "wald", "js-pearson"]
+PValue = Literal["auto", "asymptotic", "bootstrap"]
+Random = np.random.Generator | int | None
+
+DEFAULT_BOOT = 999
+
+
+@dataclass(frozen=True)
+class How:
+    """How a test is done: the options that every test function takes.
+
+    Raises
+    ------
+    ModelError
+        If an option has no meaning.
+    """
+
+    statistic: Statistic
+    pvalue: PValue
+    n_boot: int
+    rng: Random
+
+    def __post_init__(self) -> None:
+        if self.statistic not in STATISTICS:
+            raise ModelError(
+                f"The statistic is {_one_of(tuple(STATISTICS))}; got {self.statistic!r}."
+            )
+        if self.pvalue not in get_args(PValue):
+            raise ModelError(f"`pvalue` is {_one_of(get_args(PValue))}; got {self.pvalue!r}.")
+        whole = isinstance(self.n_boot, int | np.integer) and not isinstance(self.n_boot, bool)
+        if not whole or self.n_boot < 1:
+            raise ModelError(
+                f"`n_boot` is a whole number of replicates, such as 999; got {self.n_boot!r}."
+            )
+
+
+def nested_test(question: Question, how: How) -> TestResult:
+    """Test a model against a larger one.
+
+    Returns
+    -------
+    TestResult
+        With a reason and no p-value where the test cannot be done.
+    """
+    model = question.model
+    kind = STATISTICS[how.statistic]
+    blank = TestResult(
+        name=question.name,
+        null=question.null,
+        statistic=math.nan,
+        df=question.df,
+        pvalue=math.nan,
+        log_pvalue=math.nan,
+        method=kind.label,
+        accounts_for=("sampling",) if model.release.noise.is_exact else ("sampling", "noise"),
+        call=question.call,
+    )
+    if how.pvalue == "asymptotic" and not kind.is_chi_square:
+        raise ModelError(f"{kind.label} has no chi-square law; use pvalue='bootstrap'.")
+    if how.pvalue == "bootstrap" and not kind.can_bootstrap:
+        raise ModelError(f"A {kind.label} test has an asymptotic p-value only; use statistic='lr'.")
+    if question.df == 0:
+        return replace(
+            blank,
+            reason="the null model leaves no degrees of freedom: a factor has a single level, or "
+            "all records share one, or there are none",
+        )
+    fit = model.fit(warn_convergence=False)
+    if not fit.converged:
+        return replace(blank, reason=f"the fit of the null model did not converge: {fit.reason}")
+    statistic = kind(question, fit)
+    if statistic.obstacle:
+        return replace(blank, reason=statistic.obstacle)
+    doubt = doubts(fit.fittedvalues.to_numpy(), model.cells.variances, model._possible)
+    too_large = "" if kind.can_bootstrap and can_write_out(question) else "no bootstrap is offered"
+    boot = how.pvalue == "bootstrap" or not kind.is_chi_square
+    boot = boot or (how.pvalue == "auto" and bool(doubt) and not too_large)
+    if statistic.boundary and not boot:
+        return replace(blank, reason=statistic.boundary)
+    done = replace(
+        blank,
+        statistic=statistic.value(),
+        null_fit=fit,
+        notes=(*faint_margins(model.release), *filter(None, [fit.existence.reason])),
+    )
+    done = _bootstrapped(done, statistic, how) if boot else _asymptotic(done)
+    if doubt:
+        chosen = "A bootstrap was chosen, because" if boot else "Chi-square is doubtful, because"
+        done = replace(done, notes=(*done.notes, f"{chosen} {doubt}."))
+    if not model.release.private:
+        done = replace(done, notes=(*done.notes, model.release.statement()["Privacy"]))
+    return replace(done, call=_with_options(question.call, how, done))
+
+
+def _asymptotic(result: TestResult) -> TestResult:
+    return replace(
+        result,
+        pvalue=float(stats.chi2.sf(result.statistic, result.df)),
+        log_pvalue=chi2_logsf(result.statistic, result.df),
+    )
+
+
+def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> TestResult:
+    question, cells = statistic.question, statistic.question.model.cells
+    if not can_write_out(question):
+        raise ModelError(
+            "A bootstrap of this table would write out a design of more than "
+            f"{MAX_DENSE:,} numbers; use pvalue='asymptotic'."
+        )
+    source = Source.of(how.rng)
+
+    def on(noisy: Array) -> Array:
+        return statistic.on(Replicates(noisy, cells.variances, cells.strata, cells.totals))
+
+    replicates = replicate_statistics(
+        cells,
+        means_to_draw_from(question.model, statistic.null_fit),
+        on,
+        int(how.n_boot),
+        source.rng,
+        width=cells.noisy.size * (1 + question.model._design.n_columns),
+    )
+    pvalue = bootstrap_pvalue(result.statistic, replicates)
+    return replace(
+        result,
+        pvalue=pvalue,
+        log_pvalue=math.log(pvalue),
+        n_boot=int(how.n_boot),
+        seed=source.seed,
+    )
+
+
+def _with_options(call: str, how: How, result: TestResult) -> str:
+    """The call with the options that are not the defaults, and the seed that was used."""
+    options = [] if how.statistic == "lr" else [f"statistic={how.statistic!r}"]
+    if how.pvalue != "auto":
+        options.append(f"pvalue={how.pvalue!r}")
+    if result.n_boot is not None:
+        options += [] if result.n_boot == DEFAULT_BOOT else [f"n_boot={result.n_boot}"]
+        options.append("rng=..." if result.seed is None else f"rng={result.seed}")
+    return call.removesuffix(")") + "".join(f", {option}" for option in options) + ")"
+
+
+def faint_margins(release: Release) -> list[str]:
+    """A sentence for the levels whose margin is within two standard deviations of the noise."""
+    faint = []
+    for name in release.domain.names:
+        margin = release.margin(name)
+        low = (margin.noise_sd > 0) & (margin.noisy < 2 * margin.noise_sd)
+        levels = release.domain.levels[name]
+        faint += [f"{name} = {label_text(levels[i])}" for i in np.flatnonzero(low)]
+    if not faint:
+        return []
+    return [
+        f"Within noise of 0 (less than 2 standard deviations above): {', '.join(faint)}. "
+        "Perhaps nobody is there."
+    ]
+
+
+def _one_of(options: tuple[Any, ...]) -> str:
+    return ", ".join(map(repr, options[:-1])) + f" or {options[-1]!r}"

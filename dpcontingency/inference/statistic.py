@@ -1,0 +1,314 @@
+"""Statistics of a log-linear model against a larger one, on a release and on many tables.
+
+Each statistic is a class that carries its rule: its value, its law in large tables, and what stands
+in its way.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.gaussian import nested_score_statistic, score_statistic
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.replicates import ReplicateFits, Replicates
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.release.bases import helmert_sum
+from dpcontingency.release.sensitivity import Neighbours
+
+Array = npt.NDArray[np.float64]
+
+MAX_DENSE = 20_000_000  # entries of a design that a bootstrap or a Wald test writes out
+SAME_DIRECTION = 1e-9
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is tested.
+
+    Attributes
+    ----------
+    name, null : str
+        The test and its null hypothesis, in words.
+    call : str
+        The call that asks it, without the options of `How`.
+    model : LogLinearModel
+        The null model.
+    alternative : LogLinearModel or None
+        The larger model; None for the saturated one.
+    expected : callable or None
+        Expected tables under the null from tables, shape (b, *shape) both, for Pearson's
+        statistic on shrunken tables; None where that statistic is not offered.
+    """
+
+    name: str
+    null: str
+    call: str
+    model: LogLinearModel
+    alternative: LogLinearModel | None = None
+    expected: Callable[[Array], Array] | None = None
+
+    @property
+    def df(self) -> int:
+        """The degrees of freedom: free parameters that the null leaves out."""
+        larger = 0 if self.alternative is None else self.alternative.df_resid
+        return self.model.df_resid - larger
+
+    @cached_property
+    def saturated(self) -> LogLinearModel:
+        """The alternative written out as a model."""
+        release = self.model.release
+        return self.alternative or LogLinearModel(release, [release.domain.names])
+
+
+class TestStatistic(ABC):
+    """A statistic of a question, given the fit of its null model."""
+
+    __test__ = False
+    label: ClassVar[str]
+    is_chi_square: ClassVar[bool] = True  # in large tables, under the null
+    can_bootstrap: ClassVar[bool] = True
+
+    def __init__(self, question: Question, null_fit: LogLinearResults) -> None:
+        self.question = question
+        self.null_fit = null_fit
+
+    @cached_property
+    def obstacle(self) -> str:
+        """Why the statistic has no value on this release; empty where it has one."""
+        return ""
+
+    @cached_property
+    def boundary(self) -> str:
+        """Why chi-square is not its law on this release; empty where it is."""
+        return ""
+
+    @abstractmethod
+    def value(self) -> float:
+        """On the release."""
+
+    @abstractmethod
+    def on(self, tables: Replicates) -> Array:
+        """On many tables, shape (B,)."""
+
+    def _null_fits(self, tables: Replicates) -> ReplicateFits:
+        return _fits(self.question.model, tables, self.null_fit)
+
+
+class _LikelihoodRatio(TestStatistic):
+    """Twice the log of the ratio of the largest likelihoods (METHODS 2.2)."""
+
+    label = "likelihood-ratio"
+
+    @cached_property
+    def _larger(self) -> LogLinearResults | None:
+        model = self.question.alternative
+        return None if model is None else model.fit(warn_convergence=False)
+
+    @cached_property
+    def obstacle(self) -> str:
+        if self._larger is None or self._larger.converged:
+            return ""
+        return f"the fit of the alternative did not converge: {self._larger.reason}"
+
+    def value(self) -> float:
+        if self._larger is None:
+            return self.null_fit.deviance
+        return max(0.0, 2 * (self._larger.llf - self.null_fit.llf))
+
+    def on(self, tables: Replicates) -> Array:
+        larger = self.question.alternative
+        top = tables.saturated() if larger is None else _fits(larger, tables, self.null_fit)
+        return np.asarray(2 * np.maximum(top.loglik - self._null_fits(tables).loglik, 0.0))
+
+
+class _Score(TestStatistic):
+    """The score statistic of the Gaussian approximation at the null fit (METHODS 2.3)."""
+
+    label = "score"
+
+    @cached_property
+    def boundary(self) -> str:
+        if self.null_fit.existence.exists or self.question.model.release.noise.is_exact:
+            return ""
+        return (
+            "noise has eaten a margin of the null model, and the score statistic has no chi-square "
+            "law at such a boundary; use pvalue='bootstrap', or the likelihood ratio "
+            "(statistic='lr')"
+        )
+
+    def value(self) -> float:
+        return self._at(self.question.model.cells.noisy, self.null_fit.fittedvalues.to_numpy())
+
+    def on(self, tables: Replicates) -> Array:
+        fitted = self._null_fits(tables).fitted
+        return np.array([self._at(*pair) for pair in zip(tables.noisy, fitted, strict=True)])
+
+    def _at(self, noisy: Array, fitted: Array) -> float:
+        cells, larger = self.question.model.cells, self.question.alternative
+        at = (noisy - fitted, fitted, cells.variances, cells.strata)
+        return (
+            score_statistic(*at) if larger is None else nested_score_statistic(*at, larger._design)
+        )
+
+
+class _Wald(TestStatistic):
+    """What the parameters that the null leaves out are, in the metric of their covariance."""
+
+    label = "Wald"
+    can_bootstrap = False
+
+    @cached_property
+    def _larger(self) -> LogLinearResults:
+        return self.question.saturated.fit(warn_convergence=False)
+
+    @cached_property
+    def obstacle(self) -> str:
+        if not self._larger.converged:
+            return f"the fit of the alternative did not converge: {self._larger.reason}"
+        if not self._larger.existence.exists:
+            return (
+                "parameters of the alternative have no finite estimate, and a Wald statistic needs "
+                "them all; the likelihood ratio (statistic='lr') can be used"
+            )
+        return ""
+
+    def value(self) -> float:
+        model, larger = self.question.model, self.question.saturated
+        strata = np.zeros(model._possible.size, dtype=np.intp)
+        if model.cells.strata is not None:
+            strata = model.cells.strata
+        constants = np.eye(int(strata.max()) + 1)[strata]
+        inside = larger._possible
+        wide = np.hstack([_dense(larger), constants])[inside]
+        narrow = np.hstack([_dense(model), constants])[inside]
+        # The null in the coordinates of the alternative, and what is orthogonal to it.
+        spanned = np.linalg.lstsq(wide, narrow, rcond=None)[0][: larger._design.n_columns]
+        left, sizes, _ = np.linalg.svd(spanned)
+        rank = int((sizes > SAME_DIRECTION * sizes.max(initial=0.0)).sum())
+        free = left[:, rank:]
+        estimate = free.T @ self._larger.params.to_numpy()
+        covariance = free.T @ self._larger.cov_params().to_numpy() @ free
+        return float(estimate @ np.linalg.solve(covariance, estimate))
+
+    def on(self, tables: Replicates) -> Array:
+        raise ModelError("A Wald test has an asymptotic p-value only; use statistic='lr'.")
+
+
+class _JamesSteinPearson(TestStatistic):
+    """Pearson's X2 of the table that RankDeficientJamesStein(target="mean") would have printed.
+
+    The paper's statistic for goodness of fit, homogeneity and independence (METHODS 2.6). Cells
+    whose expected count is not positive are left out. No chi-square law holds.
+    """
+
+    label = "Pearson on the James-Stein table"
+    is_chi_square = False
+
+    def __init__(self, question: Question, null_fit: LogLinearResults) -> None:
+        super().__init__(question, null_fit)
+        release = question.model.release
+        variances = question.model.cells.variances[question.model._possible]
+        if question.expected is None:
+            raise ModelError(
+                "statistic='js-pearson' is offered for goodness of fit to given probabilities, "
+                "homogeneity and independence; use 'lr' or 'score' here."
+            )
+        if release.totals is None or np.ptp(variances) > 1e-9 * variances.max():
+            raise ModelError(
+                "statistic='js-pearson' needs public totals and noise of one variance in all "
+                "cells, which James-Stein shrinkage is for; use 'lr' or 'score' here."
+            )
+        space = Neighbours(release.domain, strata=release.strata)
+        self.expected = question.expected
+        self.variance = float(variances[0])
+        self.dimension = space.dimension
+        self.direction = helmert_sum(space).ravel()
+
+    def value(self) -> float:
+        return float(self._pearson(self.question.model.cells.noisy[None, :])[0])
+
+    def on(self, tables: Replicates) -> Array:
+        return self._pearson(tables.noisy)
+
+    def _pearson(self, noisy: Array) -> Array:
+        table = self._shrunken(noisy).reshape(-1, *self.question.model.release.domain.shape)
+        expected = self.expected(table)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(expected > 0, (table - expected) ** 2 / expected, 0.0)
+        return np.asarray(terms.reshape(len(noisy), -1).sum(axis=1))
+
+    def _shrunken(self, noisy: Array) -> Array:
+        """METHODS 1.3, m_a of the Helmert coordinates inside the strata, positive part."""
+        model = self.question.model
+        strata, possible = model._strata, model._possible
+        inside = np.eye(strata.max() + 1)[strata] * possible[:, None]
+        uniform = noisy @ inside / np.maximum(inside.sum(axis=0), 1) @ inside.T
+        mean = noisy @ self.direction / self.dimension
+        along = np.outer(mean, self.direction)
+        rest = (noisy - uniform) * possible - along
+        if self.dimension < 4:
+            return noisy
+        norm = np.maximum((rest**2).sum(axis=1), 1e-300)
+        factor = np.maximum(0.0, 1 - (self.dimension - 3) * self.variance / norm)
+        return np.asarray(uniform + along + factor[:, None] * rest)
+
+
+STATISTICS: dict[str, type[TestStatistic]] = {
+    "lr": _LikelihoodRatio,
+    "score": _Score,
+    "wald": _Wald,
+    "js-pearson": _JamesSteinPearson,
+}
+
+
+def means_to_draw_from(model: LogLinearModel, fit: LogLinearResults) -> Array:
+    """The cell means of the null that a bootstrap draws from, shape (p,).
+
+    Notes
+    -----
+    The fitted means are more uneven than the truth, by the noise in the parameters; where noise
+    dominates, they put cells at 0 that hold records, and tables drawn from them are too easy to
+    fit (a bootstrap of 5 x 5 tables with n = 200 and sigma = 14 then rejects 9 % at 5 %). So they
+    are drawn toward equal cells, u: by the James-Stein factor 1 - q v / |fitted - u|^2, q the free
+    parameters and v the mean noise variance, but by no more than half; and the model is fitted to
+    that (classically, through its margins), so that the null holds. Without noise, nothing moves.
+    """
+    fitted, possible = fit.fittedvalues.to_numpy(), model._possible
+    strata = np.zeros(fitted.size, dtype=np.intp) if model.cells.strata is None else model._strata
+    groups = int(strata.max()) + 1
+    sizes = np.maximum(np.bincount(strata, possible, groups), 1)
+    equal = (np.bincount(strata, fitted, groups) / sizes)[strata] * possible
+    noise = model._design.n_columns * model.cells.variances[possible].mean()
+    spread = float(((fitted - equal) ** 2).sum())
+    if noise == 0:
+        return fitted
+    kept = max(0.5, 1 - noise / spread) if spread > 0 else 0.5
+    return model.predict(model.recoded(model.classical_fit(equal + kept * (fitted - equal))))
+
+
+def _fits(model: LogLinearModel, tables: Replicates, null_fit: LogLinearResults) -> ReplicateFits:
+    """The model on many tables, from halfway between the null fit and equal cells.
+
+    At the null fit itself a cell that has died there would stay dead.
+    """
+    fitted = null_fit.fittedvalues.to_numpy()
+    half = (fitted + fitted.sum() / model.n_cells) / 2 * model._possible
+    return tables.fit(_dense(model), model._offset, model.classical_fit(half))
+
+
+def _dense(model: LogLinearModel) -> Array:
+    return np.asarray(model._design.matrix().toarray())
+
+
+def can_write_out(question: Question) -> bool:
+    """Whether the designs are small enough for a bootstrap or a Wald statistic."""
+    models = [question.model, *filter(None, [question.alternative])]
+    return all(m.cells.noisy.size * m._design.n_columns <= MAX_DENSE for m in models)

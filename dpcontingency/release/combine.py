@@ -1,0 +1,108 @@
+"""Several releases of independent samples as one table with a factor for the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import ReleaseError
+from dpcontingency.release.noise import GaussianNoise
+from dpcontingency.release.release import Release
+
+SAMPLE = "sample"
+
+
+def combine_samples(releases: Sequence[Release]) -> tuple[Release, tuple[str]]:
+    """Stack releases of one domain, each of its own sample and with its own noise.
+
+    Parameters
+    ----------
+    releases : sequence of Release
+        Two or more, of disjoint sets of records; all with a public total, or none.
+
+    Returns
+    -------
+    Release
+        With a first factor for the sample, whose levels are 1, 2, ...; its totals are the strata
+        where they are public.
+    tuple of one str
+        The name of that factor.
+
+    Raises
+    ------
+    ReleaseError
+        If there are fewer than two, their domains differ, they have strata of their own, or some
+        totals are public and some not.
+
+    Examples
+    --------
+    >>> domain = Domain({"A": ["a", "b"]})
+    >>> one = Release.from_noisy_table([9.0, 11.0], domain, sigma=1.0, n_total=20)
+    >>> two = Release.from_noisy_table([30.5, 9.5], domain, sigma=3.0, n_total=40)
+    >>> combined, name = combine_samples([one, two])
+    >>> name, combined.strata, combined.noise.variances.tolist()
+    (('sample',), ('sample',), [[1.0, 1.0], [9.0, 9.0]])
+    """
+    releases = _checked(releases)
+    domain = releases[0].domain
+    name = SAMPLE
+    while name in domain.names:
+        name += "_"
+    numbers = [str(k + 1) for k in range(len(releases))]
+    stacked = Domain(
+        {name: numbers, **domain.levels},
+        ordered=domain.ordered,
+        scores=domain.scores,
+        structural_zeros=domain.structural_zeros,
+    )
+    public = releases[0].totals is not None
+    given = [release.conditioned() for release in releases]
+    relations = {release.neighbours for release in releases}
+    protected = all(release.private for release in releases)
+    combined = Release(
+        domain=stacked,
+        noisy=np.stack([release.noisy for release in given]),
+        noise=GaussianNoise(
+            np.stack([release.noise.variances for release in given]), (0,) if public else None
+        ),
+        estimate=np.stack([release.estimate for release in releases]),
+        sigma=max(release.sigma for release in releases),
+        privacy=None,
+        neighbours=relations.pop() if len(relations) == 1 else None,
+        strata=(name,) if public else (),
+        totals=np.array([release.n_total for release in releases]) if public else None,
+        mechanism=None,
+        origin="third-party" if protected else "simulated",
+        provenance={"samples": [release.statement() for release in releases]},
+    )
+    return combined, (name,)
+
+
+def _checked(releases: Any) -> list[Release]:
+    if not isinstance(releases, Sequence) or not all(isinstance(r, Release) for r in releases):
+        raise ReleaseError(
+            f"Samples are a list of two Releases or more; got {type(releases).__name__}."
+        )
+    if len(releases) < 2:
+        raise ReleaseError(f"Samples are two Releases or more; got {len(releases)}.")
+    first = releases[0]
+    for release in releases[1:]:
+        if release.domain != first.domain:
+            raise ReleaseError(
+                "The samples have different domains: the same factors and levels, in one order, "
+                "are needed to compare them."
+            )
+    if any(release.strata for release in releases):
+        raise ReleaseError(
+            "A sample with strata of its own cannot be combined with others. Test inside it, or "
+            "release it without strata."
+        )
+    if len({release.totals is None for release in releases}) > 1:
+        raise ReleaseError(
+            "Some samples have a public total and some have not: use neighbours='replace-one' for "
+            "all of them, or 'add-remove' for all."
+        )
+    return list(releases)
