@@ -68,6 +68,8 @@ FLOORS = {
     "inference.penalty": 4,
     "inference.rows": 4,
     "inference.profile": 4,
+    "inference.noncentral": 4,
+    "inference.scores": 4,
     "inference.residuals": 4,
     "inference.constraints": 4,
     "inference.prediction": 4,
@@ -84,6 +86,8 @@ FLOORS = {
     "inference.bootstrap": 6,
     "inference.association": 6,
     "inference.planning": 6,
+    "inference.nulls": 6,
+    "inference.questions": 6,
     "inference": 6,
     # what people see
     "report": 7,
