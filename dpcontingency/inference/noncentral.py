@@ -73,6 +73,18 @@ class GaussianCells:
         one, other = (self._by_stratum((part.T * (self.mean * over)).T) for part in (x, z))
         return np.asarray(out + (one.T * inverse) @ other)
 
+    def centred(self, x: Array) -> Array:
+        """Columns made to sum to 0 in each stratum, by what each cell has of its variance."""
+        if self.strata is None:
+            return x
+        share = np.divide(
+            self._total,
+            self._by_stratum(self._total)[self.strata],
+            out=np.zeros(self._total.size),
+            where=self.alive,
+        )
+        return np.asarray(x - (share * self._by_stratum(x)[self.strata].T).T)
+
     def sampling(self, x: Array) -> Array:
         """V x, V the covariance of the counts themselves, shape (p, q) to (p, q)."""
         if self.strata is None:
