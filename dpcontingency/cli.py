@@ -531,7 +531,7 @@ def make_plan(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Plan a test before privacy is spent: its power, or the loss or records it needs."""
+    """Plan a test: its power, or the loss or records it needs."""
     losses = (mu, epsilon, delta, rho)
     privacy = None if losses == (None,) * 4 else _loss(*losses)
     table, cells = _planned(odds_ratio, row, column, domain, alternative)

@@ -79,10 +79,16 @@ class Contour:
         """
         cells, possible = self.likelihood, self.possible
 
+        latest: dict[bytes, Any] = {}  # goal and contour are asked for one point after the other
+
         def at(free: Array) -> Any:
-            eta = np.full(cells.noisy.size, -np.inf)
-            eta[possible] = free
-            return cells.at(eta)
+            key = free.tobytes()
+            if key not in latest:
+                eta = np.full(cells.noisy.size, -np.inf)
+                eta[possible] = free
+                latest.clear()
+                latest[key] = cells.at(eta)
+            return latest[key]
 
         def signed(means: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return np.asarray(-side * measure(means))
@@ -110,7 +116,7 @@ class Contour:
                 method="SLSQP",
                 bounds=bounds,
                 constraints=[room],
-                options={"maxiter": 500, "ftol": 1e-10},
+                options={"maxiter": 200, "ftol": 1e-9},
             )
             if np.isfinite(done.fun) and at(done.x).loglik - self.top + self.fall > -MISSED:
                 found.append(-side * float(done.fun))

@@ -92,7 +92,10 @@ class GaussianCells:
         total = self._by_stratum(self.mean)
         sums = self._by_stratum((x.T * self.mean).T)
         centre = np.divide(sums.T, total, out=np.zeros(sums.T.shape), where=total > 0).T
-        return np.asarray(((x - centre[self.strata]).T * self.mean).T)
+        out = ((x - centre[self.strata]).T * self.mean).T
+        # A column that is constant in each stratum has no covariance, and must leave no rounding.
+        whole = np.abs(x.T * self.mean).max(axis=-1)
+        return np.asarray(np.where(np.abs(out).max(axis=0) > ROUNDING * whole, out, 0.0))
 
     def covariance(self) -> Array:
         """Sigma itself, dense: of small tables only."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ MAX_CELLS = 2048
 NO_ERROR = 1e-9  # a standard error, relative to the range of a measure, that is rounding
 SINGULAR = 1e-11
 ROUNDING = 1e-12
+AT_INFINITY = 1e-6  # x / (1 + x) of a ratio this near 1 has no upper end
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,8 +234,21 @@ class SaturatedTable:
             self.top,
             float(stats.chi2.isf(self.about.alpha, 1)) / 2,
         )
-        lower = value if value == scale.low else contour.extreme(measure, -1.0)
-        upper = value if value == scale.high else contour.extreme(measure, 1.0)
+        endless = math.isinf(scale.high)
+
+        def bounded(means: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            found = measure(means)
+            return np.asarray(found / (1 + found)) if endless else found
+
+        def end(limit: float, side: float) -> float | None:
+            if value == limit:
+                return value
+            found = contour.extreme(bounded, side)
+            if found is None or not endless:
+                return found
+            return math.inf if found > 1 - AT_INFINITY else max(found, 0.0) / (1 - found)
+
+        lower, upper = end(scale.low, -1.0), end(scale.high, 1.0)
         if lower is None or upper is None:
             return (math.nan, math.nan), (
                 "the estimate is at an end of its range or has no slope there, and the interval by "
