@@ -86,6 +86,7 @@ FLOORS = {
     "inference.bootstrap": 6,
     "inference.association": 6,
     "inference.risks": 6,
+    "inference.ordinal": 6,
     "inference.strength": 6,
     "inference.saturated": 6,
     "inference.contour": 5,
@@ -93,6 +94,7 @@ FLOORS = {
     "inference.planning": 6,
     "inference.nulls": 6,
     "inference.questions": 6,
+    "inference.plans": 6,
     "inference": 6,
     # what people see
     "report": 7,

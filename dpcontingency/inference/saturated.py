@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from dpcontingency.inference.noncentral import GaussianCells
 from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
+Side = Literal["row", "column"]
 
 MAX_CELLS = 2048
 NO_ERROR = 1e-9  # a standard error, relative to the range of a measure, that is rounding
@@ -267,3 +268,34 @@ def _observed(information: Array, law: GaussianCells, fallback: Array) -> Array:
         return fallback
     root = law.sampling(scale[:, None] * vectors[:, kept] / np.sqrt(values[kept]))
     return np.asarray(root @ root.T)
+
+
+def estimate(
+    about: TwoFactors, name: str, of: str, measure: Measure, scale: Scale, empty: str = ""
+) -> Estimate:
+    """A measure of the saturated table, or the reason why it has none."""
+    reason = about.one_level()
+    if reason:
+        return about.undefined(name, of, reason)
+    table = SaturatedTable.fit(about)
+    reason = table.records()
+    if reason:
+        return about.undefined(name, of, reason)
+    constant = f"{about.row} or {about.column} does not vary where records can be compared"
+    return table.estimate(name, of, measure, scale, empty or constant)
+
+
+def check_side(dependent: str, known: tuple[str, ...]) -> None:
+    """Refuse what does not say which factor is explained."""
+    if dependent not in known:
+        raise ModelError(
+            f"dependent says which factor is explained, one of {', '.join(map(repr, known))}; got "
+            f"{dependent!r}."
+        )
+
+
+def of_side(about: TwoFactors, dependent: str) -> str:
+    """The explained factor in words."""
+    if dependent == "symmetric":
+        return dependent
+    return f"{about.row if dependent == 'row' else about.column} explained"

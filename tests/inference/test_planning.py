@@ -14,7 +14,8 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, ModelError, PrivacyError
 from dpcontingency.inference import nulls
 from dpcontingency.inference.hypothesis import independence_test
-from dpcontingency.inference.planning import _Plan, power, two_by_two
+from dpcontingency.inference.planning import power, two_by_two
+from dpcontingency.inference.plans import Plan
 from dpcontingency.inference.questions import TESTS
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.noise import GaussianNoise
@@ -82,7 +83,7 @@ def test_the_noncentrality_is_the_least_distance_to_the_null(
         if "strata" in options:
             return
         options = {**options, "neighbours": neighbours}
-    plan = _Plan.of(domain, table, test, 0.05, options)
+    plan = Plan.of(domain, table, test, 0.05, options)
     assert plan.df == df
     n, sigma = 800, 9.0
     law = plan.law(n, sigma)
@@ -145,7 +146,7 @@ def test_the_nearest_null_is_the_projection():
         )
         assert nearest == pytest.approx(found.x.reshape(3, 3), abs=1e-5)
     margins = np.outer(SQUARE.sum(1), SQUARE.sum(0))
-    plan = _Plan.of(THREE, SQUARE, "independence", 0.05, {})
+    plan = Plan.of(THREE, SQUARE, "independence", 0.05, {})
     assert plan.null.nearest.reshape(3, 3)[index, index] == pytest.approx(np.diag(margins))
 
 
@@ -154,7 +155,7 @@ def test_mcnemar_without_noise():
     table = np.array([[0.4, 0.25], [0.15, 0.2]])
     domain = Domain({"A": ["yes", "no"], "B": ["yes", "no"]})
     for test in ("symmetry", "marginal-homogeneity"):
-        plan = _Plan.of(domain, table, test, 0.05, {})
+        plan = Plan.of(domain, table, test, 0.05, {})
         assert plan.noncentrality(300, 0.0) == pytest.approx(300 * 0.1**2 / 0.4, rel=1e-9)
 
 
@@ -162,8 +163,8 @@ def test_the_trend_sees_with_one_df_what_is_linear():
     table = np.outer([0.2, 0.3, 0.5], [0.3, 0.3, 0.4])
     table = table * np.exp(0.1 * np.outer([-1, 0, 1], [-1, 0, 1]))
     table /= table.sum()
-    trend = _Plan.of(THREE, table, "trend", 0.05, {})
-    general = _Plan.of(THREE, table, "independence", 0.05, {})
+    trend = Plan.of(THREE, table, "trend", 0.05, {})
+    general = Plan.of(THREE, table, "independence", 0.05, {})
     assert trend.noncentrality(1000, 5.0) == pytest.approx(
         general.noncentrality(1000, 5.0), rel=0.02
     )
@@ -194,7 +195,7 @@ def test_structural_zeros_are_no_cells():
     )
     off = np.where(np.eye(3) > 0, 0, SQUARE)
     off /= off.sum()
-    plan = _Plan.of(domain, off, "symmetry", 0.05, {})
+    plan = Plan.of(domain, off, "symmetry", 0.05, {})
     assert plan.df == 3  # Bowker's test does not look at the diagonal
     assert isinstance(plan.noise, GaussianNoise)
     assert not plan.noise.variances[np.eye(3) > 0].any()
