@@ -32,7 +32,7 @@ from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
 
 RESULTS = Path(__file__).parent / "results"
-REPLICATES = 400
+REPLICATES = 200
 
 
 def ordinal(slope: float) -> np.ndarray:
@@ -50,7 +50,7 @@ TABLES = {
     "3x4, strong": ordinal(1.0),
     "3x4, independent": ordinal(0.0),
 }
-SIZES, LOSSES = (200, 1000), (0.1, 0.25, 1.0)
+SIZES, LOSSES = (200, 1000), (0.1, 1.0)
 TWO = {
     "V": cramers_v,
     "odds ratio": odds_ratio,

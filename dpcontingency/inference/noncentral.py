@@ -7,6 +7,7 @@ delta' Sigma^- delta, less what the free parameters of the null model take up.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +21,7 @@ Labels = npt.NDArray[np.intp]
 
 RANK_TOLERANCE = 1e-9
 ROUNDING = 1e-12
+LARGE, HUGE = 1e4, 1e8  # statistics, where the series of the tails fail far out and nearby
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +194,22 @@ def noncentrality_interval(statistic: float, df: int, alpha: float) -> tuple[flo
         def excess(root: float, tail: float = tail) -> float:
             return float(stats.ncx2.sf(statistic, df, root**2)) - tail
 
-        furthest = np.sqrt(statistic) + stats.norm.isf(alpha / 4) + 1
-        ends.append(float(brentq(excess, 0.0, furthest, xtol=1e-13, rtol=1e-13)) ** 2)
+        low, high = _bracket(statistic, df, tail)
+        root = low if low == high else float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13))
+        ends.append(root**2)
     return ends[0], ends[1]
+
+
+def _bracket(statistic: float, df: int, tail: float) -> tuple[float, float]:
+    """Roots of noncentralities around that whose upper tail at a statistic is given.
+
+    The root of a noncentral chi-square is nearly normal around root + (df - 1) / (2 root), with
+    variance 1. A large statistic needs the bracket narrow, because its tails far out are beyond
+    the series that computes them; a huge one needs none, because normal is exact to six digits.
+    """
+    shifted = math.sqrt(statistic) - float(stats.norm.isf(tail))
+    size = statistic / max(1, df / 100)
+    if size <= LARGE:
+        return 0.0, max(shifted, 0.0) + 3
+    guess = (shifted + math.sqrt(max(shifted**2 - 2 * (df - 1), 0.0))) / 2
+    return (guess, guess) if size > HUGE else (guess - 3, guess + 3)

@@ -58,8 +58,8 @@ def test_what_directions_take_up_is_a_projection():
     assert rank_of(GaussianCells(mean, variances, None), np.ones((8, 1))) == 1
 
 
-@pytest.mark.parametrize("df", [1, 4, 60])
-@pytest.mark.parametrize("statistic", [0.01, 3.0, 50.0, 6e4])
+@pytest.mark.parametrize("df", [1, 4, 60, 1500])
+@pytest.mark.parametrize("statistic", [0.01, 3.0, 50.0, 2000.0, 1e4, 6e4, 1e7])
 def test_the_noncentrality_interval_inverts_the_tails(statistic, df):
     lower, upper = noncentrality_interval(statistic, df, 0.1)
     for end, tail in ((lower, 0.05), (upper, 0.95)):
@@ -68,6 +68,14 @@ def test_the_noncentrality_interval_inverts_the_tails(statistic, df):
         else:
             assert stats.chi2.sf(statistic, df) >= tail
     assert lower <= upper
+
+
+@pytest.mark.parametrize("statistic", [1e3, 1e6, 1e9, 1e14])
+def test_the_noncentrality_of_one_df_is_a_shift(statistic):
+    # The root of a chi-square of one df is the size of a normal variable.
+    z = stats.norm.isf(0.025)
+    expected = [(np.sqrt(statistic) + side * z) ** 2 for side in (-1, 1)]
+    assert noncentrality_interval(statistic, 1, 0.05) == pytest.approx(expected, rel=1e-7)
 
 
 def test_power_by_the_noncentral_chi_square():
