@@ -41,8 +41,10 @@ bench: $(VENV)/.stamp-test ## the benchmarks, about 30 minutes, into benchmarks/
 	$(BIN)/python benchmarks/utility.py
 	$(BIN)/python benchmarks/utility_models.py
 
-validity: $(VENV)/.stamp-test ## size and coverage by simulation, about 15 minutes
+validity: $(VENV)/.stamp-test ## size, coverage and power by simulation, about 40 minutes
 	$(BIN)/python benchmarks/validity.py
+	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/measures.py
 
 format: $(VENV)/.stamp-test ## let ruff mend what it can
 	$(BIN)/ruff check --fix

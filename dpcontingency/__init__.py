@@ -10,7 +10,20 @@ from dpcontingency.table import ContingencyTable
 from dpcontingency.tabulate import tabulate
 
 if TYPE_CHECKING:
+    from dpcontingency.inference.association import (
+        contingency_coefficient,
+        cramers_v,
+        gamma,
+        kendall_tau_b,
+        odds_ratio,
+        phi,
+        relative_risk,
+        risk_difference,
+        somers_d,
+        uncertainty_coefficient,
+    )
     from dpcontingency.inference.comparison import compare
+    from dpcontingency.inference.estimates import Estimate
     from dpcontingency.inference.families import (
         all_kway,
         conditional,
@@ -23,6 +36,13 @@ if TYPE_CHECKING:
     )
     from dpcontingency.inference.hypothesis import TestResult, independence_test
     from dpcontingency.inference.loglinear import LogLinearModel
+    from dpcontingency.inference.planning import (
+        minimum_mu,
+        minimum_n,
+        power,
+        power_curve,
+        two_by_two,
+    )
     from dpcontingency.inference.results import LogLinearResults
     from dpcontingency.inference.selection import kway_tests, partial_association, step
     from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
@@ -48,6 +68,7 @@ __all__ = [
     "BlockJamesStein",
     "ContingencyTable",
     "Domain",
+    "Estimate",
     "Gaussian",
     "JamesStein",
     "Laplace",
@@ -63,28 +84,54 @@ __all__ = [
     "compare_mechanisms",
     "conditional",
     "conditional_independences",
+    "contingency_coefficient",
+    "cramers_v",
     "epsilon_delta_trade_off",
     "errors",
+    "gamma",
     "independence_test",
     "is_decomposable",
     "is_graphical",
     "joint",
+    "kendall_tau_b",
     "kway_tests",
     "load_release",
+    "minimum_mu",
+    "minimum_n",
     "mutual",
+    "odds_ratio",
     "partial_association",
+    "phi",
     "plots",
+    "power",
+    "power_curve",
+    "relative_risk",
     "release_table",
+    "risk_difference",
     "saturated",
     "simulate_release",
+    "somers_d",
     "step",
     "tabulate",
+    "two_by_two",
+    "uncertainty_coefficient",
     "write_report",
 ]
 
 # Loaded when first asked for: scipy, statsmodels, numba and matplotlib are most of the time.
 _HOMES = {
+    "contingency_coefficient": "inference.association",
+    "cramers_v": "inference.association",
+    "gamma": "inference.association",
+    "kendall_tau_b": "inference.association",
+    "odds_ratio": "inference.association",
+    "phi": "inference.association",
+    "relative_risk": "inference.association",
+    "risk_difference": "inference.association",
+    "somers_d": "inference.association",
+    "uncertainty_coefficient": "inference.association",
     "compare": "inference.comparison",
+    "Estimate": "inference.estimates",
     "all_kway": "inference.families",
     "conditional": "inference.families",
     "conditional_independences": "inference.families",
@@ -96,6 +143,11 @@ _HOMES = {
     "TestResult": "inference.hypothesis",
     "independence_test": "inference.hypothesis",
     "LogLinearModel": "inference.loglinear",
+    "minimum_mu": "inference.planning",
+    "minimum_n": "inference.planning",
+    "power": "inference.planning",
+    "power_curve": "inference.planning",
+    "two_by_two": "inference.planning",
     "LogLinearResults": "inference.results",
     "kway_tests": "inference.selection",
     "partial_association": "inference.selection",

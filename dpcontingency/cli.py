@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
+import pandas as pd
 import typer
 from typer.core import TyperGroup
 
@@ -20,7 +21,9 @@ from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import DPContingencyError, PrivacyError, did_you_mean
 from dpcontingency.inference.hypothesis import TestResult, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.planning import minimum_mu, minimum_n, power, two_by_two
 from dpcontingency.inference.printing import p_equals
+from dpcontingency.inference.questions import TESTS, Question
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
@@ -30,6 +33,7 @@ from dpcontingency.release.publish import release_table
 from dpcontingency.release.release import Release, load_release
 from dpcontingency.report import plain
 from dpcontingency.report.document import write_report
+from dpcontingency.report.tables import DELTA
 from dpcontingency.report.words import number_of, records_of
 from dpcontingency.tabulate import tabulate
 
@@ -456,6 +460,160 @@ def show_ledger(
         typer.echo(f"{entry.number:>4}  mu = {ceil_digits(entry.mu)}  {entry.what}  ({state})")
     typer.echo(f"Spent:      mu = {ceil_digits(books.spent)}")
     typer.echo(f"Left:       mu = {books.remaining:.6g}")
+
+
+@app.command(
+    "plan",
+    epilog=_example(
+        "plan --odds-ratio 1.5 --n 2000 --power 0.8",
+        """\b
+Of --n, --power and a loss say two: the third is answered.
+  dpcontingency plan --odds-ratio 1.5 --mu 0.1 --power 0.8
+  dpcontingency plan --odds-ratio 1.5 --n 2000 --mu 0.1""",
+        """\b
+For other tables name a domain file and a CSV file of cell probabilities, with
+a column for each factor and one called probability:
+  dpcontingency plan --domain domain.yaml --alternative cells.csv \\
+      --test trend --factor Dose --factor Ill --n 2000 --power 0.8""",
+    ),
+)
+def make_plan(
+    odds_ratio: Annotated[
+        float | None, typer.Option(metavar="X", help="Plan for a 2 x 2 table with this odds ratio.")
+    ] = None,
+    row: Annotated[
+        float, typer.Option(metavar="P", help="With --odds-ratio: share of the first row.")
+    ] = 0.5,
+    column: Annotated[
+        float, typer.Option(metavar="P", help="With --odds-ratio: share of the first column.")
+    ] = 0.5,
+    domain: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Or plan for the table of this domain.")
+    ] = None,
+    alternative: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --domain: its cell probabilities.")
+    ] = None,
+    test: Annotated[
+        str, typer.Option(metavar="NAME", help=f"One of {', '.join(TESTS)}.")
+    ] = "independence",
+    factor: Annotated[
+        list[str] | None, typer.Option(metavar="FACTOR", help="Factor to test; may be repeated.")
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FACTOR", help="Factor to condition on; may be repeated."),
+    ] = None,
+    null: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Null probabilities of goodness-of-fit.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="TEXT", help='Model to test, such as "[A B][B C]".')
+    ] = None,
+    n: Annotated[int | None, typer.Option(metavar="N", help="Number of records.")] = None,
+    wanted: Annotated[
+        float | None, typer.Option("--power", metavar="P", help="Power to reach.")
+    ] = None,
+    mu: Annotated[
+        float | None, typer.Option(metavar="X", help="Privacy loss in Gaussian DP.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(metavar="X", help="Or the loss as (epsilon, delta).")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(metavar="X", help="With --epsilon.")] = None,
+    rho: Annotated[float | None, typer.Option(metavar="X", help="Or the loss in zCDP.")] = None,
+    alpha: Annotated[float, typer.Option(metavar="P", help="Level of the test.")] = 0.05,
+    neighbours: Annotated[
+        str, typer.Option(metavar="NAME", help="replace-one (n is public) or add-remove.")
+    ] = REPLACE_ONE,
+    strata: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FACTOR", help="Factor whose margin is public; may be repeated."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Plan a test: its power, or the loss or records it needs."""
+    losses = (mu, epsilon, delta, rho)
+    privacy = None if losses == (None,) * 4 else _loss(*losses)
+    table, cells = _planned(odds_ratio, row, column, domain, alternative)
+    question = Question(neighbours=neighbours, strata=strata or (), given=given or ())
+    if factor:
+        question["factors"] = factor
+    if null is not None:
+        question["null"] = _probabilities(null, table)
+    if model is not None:
+        question["model"] = model
+    if privacy is None and n is not None and wanted is not None:
+        asked = "mu"
+        privacy = GDP(minimum_mu(table, cells, n, wanted, test, alpha, **question))
+    elif n is None and privacy is not None and wanted is not None:
+        asked = "n"
+        n = minimum_n(table, cells, privacy, wanted, test, alpha, **question)
+    elif wanted is None and n is not None and privacy is not None:
+        asked = "power"
+    else:
+        _misuse("Say two of --n, --power and a loss (such as --mu); the third is answered.")
+    reached = power(table, cells, n, privacy, test, alpha, **question)
+    without = power(table, cells, n, None, test, alpha, **question)
+    if as_json:
+        _print_json(
+            {
+                "asked": asked, "test": test, "alpha": alpha, "n": n, "mu": privacy.mu,
+                "epsilon": privacy.epsilon(DELTA), "delta": DELTA, "rho": privacy.rho,
+                "power": reached, "power_without_noise": without, "neighbours": neighbours,
+                "strata": strata or [],
+            }
+        )  # fmt: skip
+        return
+    answer = {
+        "mu": f"mu = {ceil_digits(privacy.mu)} is the least loss",
+        "n": f"{n:,} is the least number of records",
+        "power": f"power {reached:.4f}",
+    }[asked]
+    facts = {
+        "Answer": answer,
+        "Test": f"{test}, level {alpha:g}",
+        "Records": f"{n:,}",
+        "Privacy": privacy.describe(),
+        "Neighbours": in_words(neighbours, strata or ()),
+        "Power": f"{reached:.4f} (without noise {without:.4f})",
+    }
+    for label, text in facts.items():
+        typer.echo(f"{label + ':':<11} {text}")
+
+
+def _planned(
+    odds_ratio: float | None, row: float, column: float, domain: Path | None, cells: Path | None
+) -> tuple[Domain, Any]:
+    """The table to be released and its cell probabilities."""
+    if odds_ratio is not None and domain is None and cells is None:
+        levels = ["first", "second"]
+        return Domain({"Row": levels, "Column": levels}), two_by_two(odds_ratio, row, column)
+    if odds_ratio is None and domain is not None and cells is not None:
+        table = Domain.from_yaml(domain)
+        return table, _probabilities(cells, table)
+    _misuse(
+        "Say the alternative in one way: --odds-ratio (with --row and --column), or --domain with "
+        "--alternative."
+    )
+
+
+def _probabilities(path: Path, domain: Domain) -> Any:
+    """Cell probabilities from a CSV file: a column for each factor, and ``probability``."""
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except ValueError as error:
+        _misuse(f"{path} is no CSV file of cell probabilities: {error}.")
+    missing = [name for name in (*domain.names, "probability") if name not in frame]
+    if missing:
+        _misuse(f"{path} has no column {missing[0]!r}: it needs one a factor, and probability.")
+    cells = np.zeros(domain.shape)
+    for record in frame.to_dict("records"):
+        cell = tuple(domain.index(name, record[name]) for name in domain.names)
+        try:
+            cells[cell] += float(record["probability"])
+        except ValueError:
+            _misuse(f"{path} has the probability {record['probability']!r}, which is no number.")
+    return cells
 
 
 @app.command("demo", epilog=_example("demo --output demo"))

@@ -15,11 +15,13 @@ from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel, load_results
+from dpcontingency.inference.planning import minimum_mu, power, two_by_two
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release.release import Release, load_release
 
-COMMANDS = ("release", "fit", "test", "report", "privacy", "demo")
+ODDS = Domain({"Row": ["first", "second"], "Column": ["first", "second"]})
+COMMANDS = ("release", "fit", "test", "report", "privacy", "plan", "demo")
 
 
 def run(*args):
@@ -359,6 +361,82 @@ def test_a_file_that_was_changed_is_refused(folder, tmp_path):
     text = (folder / "release.json").read_text(encoding="utf-8")
     (tmp_path / "r.json").write_text(text.replace('"Male"', '"Mole"'), encoding="utf-8")
     assert "was changed after it was written" in refused("test", tmp_path / "r.json", "A", "B")
+
+
+# ------------------------------------------------------------------ planning
+
+
+PLAN = ("plan", "--odds-ratio", 1.5)
+
+
+def test_plan_answers_what_is_left_out():
+    # Which mu shows an odds ratio of 1.5 at n = 2000 with power 0.8?
+    loss = json.loads(run(*PLAN, "--n", 2000, "--power", 0.8, "--json"))
+    assert loss["asked"] == "mu"
+    assert loss["mu"] == minimum_mu(ODDS, two_by_two(1.5), 2000)
+    assert loss["power"] >= 0.8
+    records = json.loads(run(*PLAN, "--mu", loss["mu"], "--power", 0.8, "--json"))
+    assert records["asked"] == "n"
+    assert records["n"] == 2000
+    reached = json.loads(run(*PLAN, "--mu", loss["mu"], "--n", 2000, "--json"))
+    assert reached["asked"] == "power"
+    assert reached["power"] == loss["power"]
+    assert reached["power_without_noise"] == power(ODDS, two_by_two(1.5), 2000, None)
+    printed = run(*PLAN, "--n", 2000, "--power", 0.8)
+    assert f"Answer:     mu = {loss['mu']} is the least loss" in printed
+    assert "Power:      0.8000 (without noise 0.9947)" in printed
+
+
+def test_plan_for_any_table(tmp_path):
+    (tmp_path / "d.yaml").write_text("factors:\n  A: [x, y, z]\n  B: [x, y, z]\nordered: [A, B]\n")
+    domain = Domain.from_yaml(tmp_path / "d.yaml")
+    cells = [[0.20, 0.09, 0.06], [0.06, 0.22, 0.08], [0.04, 0.05, 0.20]]
+    for name, table in (("alt", cells), ("null", np.full((3, 3), 1 / 9))):
+        rows = [f"{a},{b},{table[i][j]}" for i, a in enumerate("xyz") for j, b in enumerate("xyz")]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["A,B,probability", *rows]) + "\n")
+    base = ("plan", "--domain", tmp_path / "d.yaml", "--alternative", tmp_path / "alt.csv",
+            "--n", 500, "--mu", 0.3, "--json")  # fmt: skip
+    for test, options, more in (
+        ("symmetry", {}, []),
+        ("trend", {"factors": ["B", "A"]}, ["--factor", "B", "--factor", "A"]),
+        ("model", {"model": "[A][B]"}, ["--model", "[A][B]"]),
+        ("independence", {"strata": ["A"]}, ["--strata", "A"]),
+        ("independence", {"neighbours": "add-remove"}, ["--neighbours", "add-remove"]),
+        ("goodness-of-fit", {"null": np.full((3, 3), 1 / 9)}, ["--null", tmp_path / "null.csv"]),
+    ):
+        content = json.loads(run(*base, "--test", test, *more))
+        expected = power(domain, cells, 500, GDP(0.3), test, **options)
+        assert content["power"] == pytest.approx(expected)
+    (tmp_path / "bad.csv").write_text("A,probability\nx,1\n")
+    said = refused("plan", "--domain", tmp_path / "d.yaml", "--alternative", tmp_path / "bad.csv",
+                   "--n", 500, "--mu", 1)  # fmt: skip
+    assert "has no column 'B'" in said
+    (tmp_path / "worse.csv").write_text("A,B,probability\nx,x,many\n")
+    said = refused("plan", "--domain", tmp_path / "d.yaml", "--alternative", tmp_path / "worse.csv",
+                   "--n", 500, "--mu", 1)  # fmt: skip
+    assert "'many', which is no number" in said
+    (tmp_path / "empty.csv").write_text("")
+    assert "is no CSV file" in refused(
+        "plan", "--domain", tmp_path / "d.yaml", "--alternative", tmp_path / "empty.csv",
+        "--n", 500, "--mu", 1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((*PLAN, "--n", 2000), "Say two of --n, --power and a loss"),
+        ((*PLAN, "--n", 2000, "--power", 0.8, "--mu", 1), "Say two of --n"),
+        ((*PLAN, "--n", 200, "--power", 0.8), "even without noise"),
+        ((*PLAN, "--n", 200, "--epsilon", 1), "go together"),
+        ((*PLAN, "--n", 200, "--mu", 1, "--test", "trends"), "did you mean 'trend'"),
+        (("plan", "--n", 200, "--mu", 1), "Say the alternative in one way"),
+        (("plan", "--odds-ratio", -2, "--n", 200, "--mu", 1), "positive and finite"),
+        (("plan", "--odds-ratio", 1, "--n", 200, "--power", 0.8), "inside the null"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_one_line(args, said):
+    assert said in refused(*args)
 
 
 # ------------------------------------------------------------------ help

@@ -84,6 +84,43 @@ def odds_ratio_frame(
 _SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
 
 
+@dataclass(frozen=True)
+class LogOddsRatio:
+    """A log odds ratio, infinite or nan where its cells are at 0.
+
+    Attributes
+    ----------
+    value, se : float
+        The estimate and its standard error by the delta method, nan where it is not finite.
+    combination : ndarray, shape (q,)
+        Of the treatment-coded coefficients, whose value it is.
+    """
+
+    value: float
+    se: float
+    combination: Array
+
+
+def log_odds_ratio(cells: FittedCells, candidates: Index) -> LogOddsRatio:
+    """One odds ratio of a fit.
+
+    Parameters
+    ----------
+    cells : FittedCells
+        The fit.
+    candidates : ndarray of int, shape (K, 4)
+        Flat cells, those of the numerator first; one row for each place where the model makes
+        the ratio the same. The row that says most about it is taken.
+    """
+    chosen, drift = _best(cells, candidates)
+    places = np.array([chosen])
+    combination = np.asarray(_SIGNS @ cells.rows.of(places[0]))
+    if drift != 0:
+        return LogOddsRatio(drift * np.inf, np.nan, combination)
+    value = float(np.log(cells.means[places[0]]) @ _SIGNS)
+    return LogOddsRatio(value, float(_standard_errors(cells, places)[0]), combination)
+
+
 def associated_pairs(
     names: tuple[str, ...],
     generators: tuple[tuple[str, ...], ...],

@@ -19,6 +19,7 @@ from unicodedata import east_asian_width
 import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -68,6 +69,11 @@ class Mark:
     label: str
     marker: str
 
+
+# Lines of a power curve: Okabe and Ito's colours, and dashes for black and white.
+CURVE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+CURVE_SIZE = (6.0, 4.0)
 
 NEGATIVE = Mark("negative cell (noise), no area", "x")
 ZERO = Mark("cell of 0, no area", "o")
@@ -138,6 +144,61 @@ def mosaic(
         positions=np.arange(release.domain.size).reshape(release.domain.shape).transpose(axes),
     )
     shown.draw(ax)
+    return ax
+
+
+def power_curve(frame: pd.DataFrame, ax: Axes | None = None, *, wanted: float = 0.8) -> Axes:
+    """The power of a test against the loss mu, a line for each number of records.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Made by `dpcontingency.power_curve`. Losses of infinity, no noise, are horizontal lines:
+        the most that any loss buys.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure.
+    wanted : float
+        The power to mark.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        With a legend of the numbers of records, and mu on a logarithmic axis.
+
+    Raises
+    ------
+    ModelError
+        If the frame has not the columns of a power curve, or no finite loss.
+
+    Examples
+    --------
+    >>> from dpcontingency.inference.planning import power_curve as power_curve_of, two_by_two
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> frame = power_curve_of(domain, two_by_two(1.5), [500, 2000], [0.05, 0.1, 0.2, 0.5])
+    >>> ax = power_curve(frame, ax=Figure().add_subplot())
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['500', '2,000']
+    """
+    missing = [name for name in ("n", "mu", "power") if name not in frame]
+    if missing or not np.isfinite(frame["mu"]).any():
+        raise ModelError(
+            "A power curve is drawn from the frame that dpcontingency.power_curve makes, with "
+            f"some finite loss in it; missing: {', '.join(missing) or 'a finite mu'}."
+        )
+    if ax is None:
+        ax = plt.figure(figsize=CURVE_SIZE, layout="constrained").add_subplot()
+    for k, (n, rows) in enumerate(frame.groupby("n", sort=True)):
+        colour, dash = CURVE_COLOURS[k % len(CURVE_COLOURS)], DASHES[k % len(DASHES)]
+        finite = rows[np.isfinite(rows["mu"])].sort_values("mu")
+        ax.plot(finite["mu"], finite["power"], color=colour, linestyle=dash, label=f"{n:,.10g}")
+        for most in rows["power"][np.isinf(rows["mu"])]:
+            ax.axhline(float(most), color=colour, linewidth=0.6)
+    ax.axhline(wanted, color=INK, linewidth=0.8, linestyle=":")
+    ax.set_xscale("log")
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel("privacy loss mu")
+    ax.set_ylabel("power")
+    ax.legend(title="records", frameon=False)
     return ax
 
 

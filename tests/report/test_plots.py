@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.planning import power_curve, two_by_two
 from dpcontingency.release.release import Release
 from dpcontingency.report import plots
 
@@ -221,3 +222,40 @@ def test_the_release_is_not_changed():
     before = release.noisy.copy()
     drawn(release)
     assert (release.noisy == before).all()
+
+
+# ------------------------------------------------------------------ power curves
+
+
+TWO = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+
+
+def test_a_power_curve_draws_the_frame():
+    frame = power_curve(TWO, two_by_two(1.5), [2000, 500], [0.4, 0.05, 0.1, np.inf])
+    ax = plots.power_curve(frame, ax=Figure().add_subplot(), wanted=0.9)
+    lines = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+    assert list(lines) == ["500", "2,000"]
+    for n, line in zip((500, 2000), lines.values(), strict=True):
+        rows = frame[(frame["n"] == n) & np.isfinite(frame["mu"])].sort_values("mu")
+        assert line.get_xdata() == pytest.approx(rows["mu"])
+        assert line.get_ydata() == pytest.approx(rows["power"])
+    level = [line.get_ydata()[0] for line in ax.lines if line.get_label().startswith("_")]
+    most = frame.loc[np.isinf(frame["mu"]), "power"]
+    assert sorted(level) == pytest.approx(sorted([*most, 0.9]))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("privacy loss mu", "power")
+    looks = {(line.get_color(), line.get_linestyle()) for line in lines.values()}
+    assert len(looks) == 2
+
+
+def test_a_power_curve_makes_its_own_figure():
+    ax = plots.power_curve(power_curve(TWO, two_by_two(1.5), 500, [0.1, 1]))
+    assert ax.get_ylim() == (0, 1.02)
+    plt.close(ax.figure)
+
+
+def test_what_is_no_power_curve_is_refused():
+    frame = power_curve(TWO, two_by_two(1.5), 500, [0.1, np.inf])
+    with pytest.raises(ModelError, match="missing: power"):
+        plots.power_curve(frame.drop(columns="power"))
+    with pytest.raises(ModelError, match="a finite mu"):
+        plots.power_curve(frame[1:])

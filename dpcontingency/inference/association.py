@@ -1,0 +1,263 @@
+"""Measures of association of two factors, with intervals that cover sampling and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference import strength
+from dpcontingency.inference.estimates import FISHER, LOGIT, Estimate
+from dpcontingency.inference.ordinal import gamma, kendall_tau_b, somers_d
+from dpcontingency.inference.risks import odds_ratio, relative_risk, risk_difference
+from dpcontingency.inference.saturated import Side, TwoFactors, check_side, estimate, of_side
+from dpcontingency.release.release import Release
+
+__all__ = [
+    "contingency_coefficient",
+    "cramers_v",
+    "gamma",
+    "kendall_tau_b",
+    "odds_ratio",
+    "phi",
+    "relative_risk",
+    "risk_difference",
+    "somers_d",
+    "uncertainty_coefficient",
+]
+
+Array = npt.NDArray[np.float64]
+Numbers = npt.NDArray[Any]
+
+
+def phi(
+    release: Release,
+    row: str,
+    column: str,
+    given: Sequence[str] = (),
+    alpha: float = 0.05,
+) -> Estimate:
+    """The phi coefficient of two factors of two levels: their correlation, with its sign.
+
+    Parameters
+    ----------
+    release : Release
+        The noisy table; the measure works on its margin over the factors named.
+    row, column : str
+        Two factors of two levels; phi is positive where first levels go together.
+    given : sequence of str
+        Factors to condition on: phi is then the correlation within their combinations, pooled
+        (sum of n_k cov_k over root of sum n_k var_k(row) times sum n_k var_k(column)), the partial
+        correlation given their indicators.
+    alpha : float
+        1 - the level of the interval.
+
+    Returns
+    -------
+    Estimate
+        From noise-aware maximum likelihood of the cell probabilities; delta method, interval on
+        Fisher's z scale.
+
+    Raises
+    ------
+    ModelError
+        If a factor has more than two levels, for which there is `cramers_v`.
+
+    Notes
+    -----
+    Without noise the absolute value is Cramer's V: the root of Pearson's X2 over n.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> phi(Release.exact([[18, 32], [33, 17]], domain), "A", "B")
+    <phi of A and B: -0.3001 (se 0.0954), 95 % interval -0.4739 to -0.1038; accounts for sampling>
+    """
+    about = TwoFactors.of(release, row, column, given, alpha)
+    if max(about.shape[1:]) > 2:
+        raise ModelError(
+            f"phi is for two factors of two levels, and this table is {about.shape[1]} x "
+            f"{about.shape[2]}; use cramers_v."
+        )
+
+    def correlation(m: Numbers) -> Numbers:
+        total = m.sum(axis=(-1, -2))
+        ones = m.sum(axis=-1)[..., 0], m.sum(axis=-2)[..., 0]
+        together = _over(m[..., 0, 0] * total - ones[0] * ones[1], total).sum(axis=-1)
+        spread = [_over(one * (total - one), total).sum(axis=-1) for one in ones]
+        return np.asarray(together / np.sqrt(spread[0] * spread[1]))
+
+    return estimate(about, "phi", about.in_words, correlation, FISHER)
+
+
+def cramers_v(
+    release: Release,
+    row: str,
+    column: str,
+    given: Sequence[str] = (),
+    alpha: float = 0.05,
+    *,
+    bias_corrected: bool = False,
+) -> Estimate:
+    """Cramer's V: the root of X2 / (n (min(rows, columns) - 1)), corrected for the noise.
+
+    Parameters
+    ----------
+    release, row, column, alpha
+        As in `phi`; any numbers of levels.
+    given : sequence of str
+        Factors to condition on: X2 is then the sum over their combinations (the statistic of
+        conditional independence), so V^2 is the mean of the V_k^2, weighted by records.
+    bias_corrected : bool
+        Whether to take off what sampling adds too (Bergsma 2013).
+
+    Returns
+    -------
+    Estimate
+        The interval is that of the noncentrality divided by n (not of noncentrality + df), as in
+        R's effectsize; it is widened to hold the estimate where it would not.
+
+    Notes
+    -----
+    With e the table that independence makes of the fitted margins and y the noisy one, X2 =
+    sum (y - e)^2 / e has expectation n V^2 (k - 1) + (what sampling adds) + tau, where tau =
+    trace of D_e^-1 A N A' is due to the noise of covariance N, and A y is y - e(y) to first
+    order. V is the root of (X2 - tau) / (n (k - 1)), or 0. The interval inverts the
+    noncentral chi-square law of the noise-aware score statistic T (METHODS 2.3); along the
+    direction of y - e a noncentrality lambda of T stands for n V^2 (k - 1) = lambda X2 / T.
+    Without noise tau = 0 and T = X2, and all is classical.
+
+    References
+    ----------
+    Cramer 1946, 21.9; Smithson 2003, "Confidence Intervals", for lambda / n; Bergsma 2013, J.
+    Korean Statistical Society 42.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> v = cramers_v(Release.exact([[50, 70], [60, 35]], domain), "A", "B")
+    >>> round(v.estimate, 6), [round(end, 6) for end in v.interval]
+    (0.213512, [0.079834, 0.347181])
+    """
+    about = TwoFactors.of(release, row, column, given, alpha)
+    name = "Cramer's V, bias-corrected" if bias_corrected else "Cramer's V"
+    return strength.measure(
+        about, name, strength.bias_corrected_v if bias_corrected else strength.v
+    )
+
+
+def contingency_coefficient(
+    release: Release,
+    row: str,
+    column: str,
+    given: Sequence[str] = (),
+    alpha: float = 0.05,
+) -> Estimate:
+    """Pearson's contingency coefficient: the root of X2 / (X2 + n), corrected for the noise.
+
+    Parameters
+    ----------
+    release, row, column, given, alpha
+        As in `cramers_v`, of which this is a function.
+
+    Returns
+    -------
+    Estimate
+        Between 0 and the root of (k - 1) / k, k the smaller number of levels.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> release = Release.exact([[50, 70], [60, 35]], domain)
+    >>> round(contingency_coefficient(release, "A", "B").estimate, 6)
+    0.208806
+    """
+    about = TwoFactors.of(release, row, column, given, alpha)
+    return strength.measure(about, "contingency coefficient", strength.contingency)
+
+
+def uncertainty_coefficient(
+    release: Release,
+    row: str,
+    column: str,
+    given: Sequence[str] = (),
+    alpha: float = 0.05,
+    *,
+    dependent: Side | Literal["symmetric"] = "symmetric",
+) -> Estimate:
+    """Theil's uncertainty coefficient: the share of entropy that the other factor explains.
+
+    Parameters
+    ----------
+    release, row, column, alpha
+        As in `phi`; any numbers of levels.
+    given : sequence of str
+        Factors to condition on: the mutual information given them over the entropy given them.
+    dependent : {"symmetric", "row", "column"}
+        Which factor is explained; "symmetric" divides twice the mutual information by the sum of
+        both entropies.
+
+    Returns
+    -------
+    Estimate
+        Delta method, interval on the logit scale.
+
+    Notes
+    -----
+    (H(row) + H(column) - H(both)) / H(dependent). Near independence it is biased upward by
+    sampling and by noise, as a square is. A cell that the fit leaves at 0 adds nothing to the
+    standard error.
+
+    References
+    ----------
+    Theil 1970; Agresti 2013, 2.4.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> release = Release.exact([[50, 70], [60, 35]], domain)
+    >>> uncertainty_coefficient(release, "A", "B")
+    <uncertainty coefficient (symmetric) of A and B: 0.03335 (se 0.0209), ...>
+    """
+    about = TwoFactors.of(release, row, column, given, alpha)
+    check_side(dependent, ("symmetric", "row", "column"))
+
+    def explained(m: Numbers) -> Numbers:
+        axes: tuple[int, ...] = (-1, -2, -3)
+        both = _entropy(m).sum(axis=axes)
+        rows, columns = (_entropy(m.sum(axis=k)).sum(axis=(-1, -2)) for k in (-1, -2))
+        groups = _entropy(m.sum(axis=(-1, -2))).sum(axis=-1)
+        shared = rows + columns - both - groups
+        whole = {
+            "row": rows - groups,
+            "column": columns - groups,
+            "symmetric": (rows + columns) / 2 - groups,
+        }
+        return np.asarray(shared / whole[dependent])
+
+    return estimate(
+        about, f"uncertainty coefficient ({of_side(about, dependent)})", about.in_words,
+        explained, LOGIT,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ parts
+
+
+def _entropy(m: Numbers) -> Numbers:
+    """Entropy terms -m log m, up to what cancels in differences; a cell of 0 stays 0."""
+    alive = m.real > 0
+    return np.where(alive, -m * np.log(np.where(alive, m, 1.0)), 0.0)
+
+
+def _over(a: Numbers, b: Numbers) -> Numbers:
+    """Return a / b, and 0 where b is 0."""
+    alive = b.real != 0
+    return np.where(alive, a / np.where(alive, b, 1.0), 0.0)

@@ -1,0 +1,242 @@
+"""Strength of association by chi-square: Cramer's V and its relatives, corrected for the noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcontingency.inference.contour import gradient_of
+from dpcontingency.inference.estimates import Estimate
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.noncentral import (
+    GaussianCells,
+    noncentrality_interval,
+    taken_up,
+)
+from dpcontingency.inference.saturated import NO_ERROR, SaturatedTable, TwoFactors
+from dpcontingency.release.release import Release
+
+Array = npt.NDArray[np.float64]
+
+# A mean square contingency X2 / n, whatever it comes from, to a measure of it.
+Measure = Callable[["Contingency", float], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Contingency:
+    """Pearson's X2 of a noisy table, and what is needed to say how large it would be without.
+
+    Attributes
+    ----------
+    chi_square : float
+        X2 = sum (y - e)^2 / e.
+    due_to_noise : float
+        What the noise adds to its expectation.
+    score : float
+        The noise-aware score statistic of independence.
+    df : int
+        Its degrees of freedom.
+    n : float
+        Records.
+    rows, columns : int
+        Levels that hold records.
+    """
+
+    chi_square: float
+    due_to_noise: float
+    score: float
+    df: int
+    n: float
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, about: TwoFactors) -> Contingency:
+        """The statistic of (conditional) independence, at the margins' own fits."""
+        margin = about.margin
+        cells = LogLinearModel(margin, [about.domain.names]).cells
+        rows, columns = (
+            _margin_fit(margin, (*about.given, name)) for name in (about.row, about.column)
+        )
+        rows, columns = rows.reshape(about.shape[0], -1), columns.reshape(about.shape[0], -1)
+        expected = _product(rows, columns)
+        if not expected.any():
+            return cls(0.0, 0.0, 0.0, 0, 0.0, 0, 0)
+        n = float(cells.noisy.sum() if cells.totals is None else cells.totals.sum())
+        expected *= n / expected.sum()
+        alive = expected.ravel() > 0
+        law = GaussianCells(expected.ravel(), np.where(alive, cells.variances, 0.0), cells.strata)
+        shift = law.centred(np.where(alive, cells.noisy, 0.0) - expected.ravel())
+        score = float(law.form(shift, shift)) - taken_up(
+            law, shift, law.sampling(_independence_columns(about.shape))
+        )
+        safe = np.where(alive, expected.ravel(), 1.0)
+        at_rows, at_columns = (expected > 0).any(axis=2), (expected > 0).any(axis=1)
+        df = np.maximum(at_rows.sum(axis=1) - 1, 0) * np.maximum(at_columns.sum(axis=1) - 1, 0)
+        return cls(
+            chi_square=float((np.where(alive, shift, 0.0) ** 2 / safe).sum()),
+            due_to_noise=_noise_part(expected, law),
+            score=max(score, 0.0),
+            df=int(df.sum()),
+            n=n,
+            rows=int(at_rows.any(axis=0).sum()),
+            columns=int(at_columns.any(axis=0).sum()),
+        )
+
+    @property
+    def square(self) -> float:
+        """X2 / n without what the noise adds."""
+        return max(self.chi_square - self.due_to_noise, 0.0) / self.n
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """The interval of X2 / n: noncentralities, taken along the direction of y - e."""
+        share = self.chi_square / self.score if self.score > 0 else 1.0
+        lower, upper = noncentrality_interval(self.score, self.df, alpha)
+        return share * lower / self.n, share * upper / self.n
+
+
+def v(of: Contingency, square: float) -> float:
+    """Cramer's V."""
+    return min(math.sqrt(square / (min(of.rows, of.columns) - 1)), 1.0)
+
+
+def bias_corrected_v(of: Contingency, square: float) -> float:
+    """V less what sampling adds (Bergsma 2013)."""
+    if of.n <= 1:
+        return 0.0
+    left = max(square - of.df / (of.n - 1), 0.0)
+    rows, columns = (k - (k - 1) ** 2 / (of.n - 1) for k in (of.rows, of.columns))
+    smaller = min(rows, columns) - 1
+    return min(math.sqrt(left / smaller), 1.0) if smaller > 0 else 0.0
+
+
+def contingency(of: Contingency, square: float) -> float:
+    """Pearson's contingency coefficient."""
+    square = min(square, min(of.rows, of.columns) - 1)
+    return math.sqrt(square / (1 + square))
+
+
+def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
+    """A measure that grows with X2 / n."""
+    reason = about.one_level()
+    if not reason and about.domain.structural_zeros:
+        reason = (
+            "the table has structural zeros, which are no independence to measure from; fit a "
+            "model and test it"
+        )
+    if reason:
+        return about.undefined(name, about.in_words, reason)
+    of = Contingency.of(about)
+    if of.df == 0:
+        return about.undefined(
+            name, about.in_words,
+            "no more than one level of a factor holds records, as far as can be told",
+        )  # fmt: skip
+    value = of_square(of, of.square)
+    ends = [v(of, end) if of_square is bias_corrected_v else of_square(of, end)
+            for end in of.interval(about.alpha)]  # fmt: skip
+    notes = about.notes
+    if ends[1] <= value:
+        notes = (
+            *notes,
+            "The statistic is in the lower tail even of independence, so the interval ends at the "
+            "estimate: a fit too good says nothing of how small the association is.",
+        )
+    return Estimate(
+        name, about.in_words, value, _standard_error(about, of, of_square, value),
+        (min(ends[0], value), max(ends[1], value)), 1 - about.alpha,
+        "noncentrality / n", math.nan, about.accounts_for, "", notes,
+    )  # fmt: skip
+
+
+def _standard_error(about: TwoFactors, of: Contingency, of_square: Measure, value: float) -> float:
+    """By the delta method, where the measure has a slope."""
+    if value <= 0 or of.square <= 0:
+        return math.nan
+    table = SaturatedTable.fit(about)
+
+    def square(m: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        expected = _product(m.sum(axis=-1), m.sum(axis=-2))
+        alive = expected.real > 0
+        parts = np.where(alive, (m - expected) ** 2 / np.where(alive, expected, 1.0), 0.0)
+        return np.asarray(parts.sum(axis=(-1, -2, -3)) / m.sum(axis=(-1, -2, -3)))
+
+    slope = gradient_of(square, table.means)
+    variance = float(slope @ table.covariance @ slope)
+    step = 1e-6 * of.square
+    rise = (of_square(of, of.square + step) - of_square(of, of.square - step)) / (2 * step)
+    error = math.sqrt(max(variance, 0.0)) * rise
+    return error if error > NO_ERROR else math.nan
+
+
+def _margin_fit(release: Release, names: tuple[str, ...]) -> Array:
+    """Noise-aware fitted means of a margin of its own: the margin itself where it is positive."""
+    margin = release.margin(*names)
+    return LogLinearModel(margin, [names]).cells.saturated().fitted
+
+
+def _product(rows: npt.NDArray[Any], columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Tables of independence with these margins, in groups: (..., K, r), (..., K, c)."""
+    one, other = rows.sum(axis=-1), columns.sum(axis=-1)
+    total = np.sqrt(one * other)
+    alive = (one.real > 0) & (other.real > 0)
+    share = np.where(alive, 1 / np.where(alive, total, 1.0), 0.0)
+    return np.asarray(rows[..., :, None] * columns[..., None, :] * share[..., None, None])
+
+
+def _independence_columns(shape: tuple[int, int, int]) -> Array:
+    """Indicators of the rows and of the columns of each group, shape (p, K (r + c))."""
+    groups, rows, columns = shape
+    k, i, j = (axis.ravel() for axis in np.indices(shape))
+    of_rows = (k * rows + i)[:, None] == np.arange(groups * rows)
+    of_columns = (k * columns + j)[:, None] == np.arange(groups * columns)
+    return np.hstack([of_rows, of_columns]).astype(np.float64)
+
+
+def _noise_part(expected: Array, law: GaussianCells) -> float:
+    """What noise of covariance N adds to the mean of X2: the trace of D_e^-1 A N A'.
+
+    A z = z - e (z_row / e_row + z_column / e_column - z_total / e_total), group by group, is y - e
+    to first order. N is diag(v) less v v' / V in each stratum.
+    """
+    variances = law.variances.reshape(expected.shape)
+    alive = expected > 0
+    inverse = np.divide(1.0, expected, out=np.zeros(expected.shape), where=alive)
+    out = 0.0
+    for e, v_, over in zip(expected, variances, inverse, strict=True):
+        images = _interaction(e, np.eye(e.size).reshape(e.size, *e.shape))
+        out += float((v_.ravel() * (images**2 * over).sum(axis=(1, 2))).sum())
+    if law.strata is None:
+        return out
+    for stratum in np.unique(law.strata):
+        part = np.where(law.strata == stratum, law.variances, 0.0)
+        if part.any():
+            image = np.stack(
+                [
+                    _interaction(e, z)
+                    for e, z in zip(expected, part.reshape(expected.shape), strict=True)
+                ]
+            )
+            out -= float((image**2 * inverse).sum()) / float(part.sum())
+    return out
+
+
+def _interaction(e: Array, z: Array) -> Array:
+    """A z of one group, shape (..., r, c)."""
+    whole = e.sum()
+    if whole == 0:
+        return np.zeros_like(z)
+    rows = _over(z.sum(axis=-1), e.sum(axis=1))[..., :, None]
+    columns = _over(z.sum(axis=-2), e.sum(axis=0))[..., None, :]
+    total = z.sum(axis=(-1, -2))[..., None, None] / whole
+    return np.asarray(z - e * (rows + columns - total))
+
+
+def _over(a: Array, b: Array) -> Array:
+    """Return a / b, and 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0)
