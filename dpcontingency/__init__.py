@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         somers_d,
         uncertainty_coefficient,
     )
+    from dpcontingency.inference.association_tests import CMHResult, cmh_test, trend_test
     from dpcontingency.inference.comparison import compare
     from dpcontingency.inference.estimates import Estimate
     from dpcontingency.inference.families import (
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
         mutual,
         saturated,
     )
-    from dpcontingency.inference.hypothesis import TestResult, independence_test
+    from dpcontingency.inference.hypothesis import (
+        goodness_of_fit_test,
+        homogeneity_test,
+        independence_test,
+        model_test,
+    )
     from dpcontingency.inference.loglinear import LogLinearModel
     from dpcontingency.inference.planning import (
         minimum_mu,
@@ -45,6 +51,8 @@ if TYPE_CHECKING:
     )
     from dpcontingency.inference.results import LogLinearResults
     from dpcontingency.inference.selection import kway_tests, partial_association, step
+    from dpcontingency.inference.square_tests import marginal_homogeneity_test, symmetry_test
+    from dpcontingency.inference.testresult import TestResult
     from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
     from dpcontingency.privacy.ledger import PrivacyLedger
     from dpcontingency.release.comparison import compare_mechanisms
@@ -66,6 +74,7 @@ __version__ = version("dpcontingency")
 __all__ = [
     "GDP",
     "BlockJamesStein",
+    "CMHResult",
     "ContingencyTable",
     "Domain",
     "Estimate",
@@ -80,6 +89,7 @@ __all__ = [
     "Release",
     "TestResult",
     "all_kway",
+    "cmh_test",
     "compare",
     "compare_mechanisms",
     "conditional",
@@ -89,6 +99,8 @@ __all__ = [
     "epsilon_delta_trade_off",
     "errors",
     "gamma",
+    "goodness_of_fit_test",
+    "homogeneity_test",
     "independence_test",
     "is_decomposable",
     "is_graphical",
@@ -96,8 +108,10 @@ __all__ = [
     "kendall_tau_b",
     "kway_tests",
     "load_release",
+    "marginal_homogeneity_test",
     "minimum_mu",
     "minimum_n",
+    "model_test",
     "mutual",
     "odds_ratio",
     "partial_association",
@@ -112,7 +126,9 @@ __all__ = [
     "simulate_release",
     "somers_d",
     "step",
+    "symmetry_test",
     "tabulate",
+    "trend_test",
     "two_by_two",
     "uncertainty_coefficient",
     "write_report",
@@ -120,6 +136,14 @@ __all__ = [
 
 # Loaded when first asked for: scipy, statsmodels, numba and matplotlib are most of the time.
 _HOMES = {
+    "marginal_homogeneity_test": "inference.square_tests",
+    "symmetry_test": "inference.square_tests",
+    "model_test": "inference.hypothesis",
+    "homogeneity_test": "inference.hypothesis",
+    "goodness_of_fit_test": "inference.hypothesis",
+    "trend_test": "inference.association_tests",
+    "cmh_test": "inference.association_tests",
+    "CMHResult": "inference.association_tests",
     "contingency_coefficient": "inference.association",
     "cramers_v": "inference.association",
     "gamma": "inference.association",
@@ -140,7 +164,7 @@ _HOMES = {
     "joint": "inference.families",
     "mutual": "inference.families",
     "saturated": "inference.families",
-    "TestResult": "inference.hypothesis",
+    "TestResult": "inference.testresult",
     "independence_test": "inference.hypothesis",
     "LogLinearModel": "inference.loglinear",
     "minimum_mu": "inference.planning",

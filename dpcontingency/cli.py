@@ -19,12 +19,13 @@ from typer.core import TyperGroup
 from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import DPContingencyError, PrivacyError, did_you_mean
-from dpcontingency.inference.hypothesis import TestResult, independence_test
+from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.planning import minimum_mu, minimum_n, power, two_by_two
 from dpcontingency.inference.printing import p_equals
 from dpcontingency.inference.questions import TESTS, Question
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.testresult import TestResult
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import REPLACE_ONE, in_words

@@ -86,6 +86,8 @@ FLOORS = {
     "inference.statistic": 6,
     "inference.nested": 6,
     "inference.hypothesis": 6,
+    "inference.association_tests": 6,
+    "inference.square_tests": 6,
     "inference.selection": 6,
     "inference.bootstrap": 6,
     "inference.association": 6,

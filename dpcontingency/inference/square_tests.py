@@ -214,10 +214,10 @@ def _difference_of_margins(
 
 
 def _square(release: Any, row: str, column: str) -> Release:
-    checked_release(release)
+    table = checked_release(release)
     if row == column:
         raise ModelError(f"Two factors are needed; got {row!r} twice.")
-    margin = release.margin(row, column)
+    margin = table.margin(row, column)
     levels = margin.domain.levels
     if levels[row] != levels[column]:
         raise ModelError(

@@ -12,9 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from dpcontingency.errors import DomainError, ReleaseError
-from dpcontingency.inference.hypothesis import TestResult
 from dpcontingency.inference.printing import method_text, pvalue_text, total_text
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.testresult import TestResult
 from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.release import files
 from dpcontingency.release.release import Release
@@ -236,8 +236,7 @@ def _test_entry(test: TestResult) -> Entry:
     if test.reason:
         facts.append(("Not done, because", test.reason))
         return Entry(f"{test.name.capitalize()}: {test.null}", facts, notes=test.notes)
-    source = "asymptotic chi-square" if test.n_boot is None else f"bootstrap, {test.n_boot:,} draws"
-    facts += [("P-value from", source), ("Accounts for", " and ".join(test.accounts_for))]
+    facts += [("P-value from", test.calibration), ("Accounts for", " and ".join(test.accounts_for))]
     row = [f"{test.statistic:.4f}", str(test.df), pvalue_text(test.pvalue)]
     table = Table("Result", ["Statistic", "Df", "P-value"], [row], 0)
     return Entry(f"{test.name.capitalize()}: {test.null}", facts, [table], notes=test.notes)

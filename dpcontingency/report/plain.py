@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dpcontingency.inference.hypothesis import TestResult
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.release import Release
 from dpcontingency.report.tables import DELTA
 
@@ -42,6 +42,7 @@ def of_test(test: TestResult) -> dict[str, Any]:
         "log_pvalue": _number(test.log_pvalue),
         "method": test.method,
         "n_boot": test.n_boot,
+        "seed": test.seed,
         "accounts_for": list(test.accounts_for),
         "reason": test.reason,
         "notes": list(test.notes),

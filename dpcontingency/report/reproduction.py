@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpcontingency.inference.hypothesis import TestResult
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.release import Release
 
 
@@ -26,10 +26,10 @@ def code_for(
         )
         fitted.append(f"model{number}")
     for number, test in enumerate(tests, 1):
-        if test.name != "independence test" or test.null_fit is None:
+        if not test.call:
             lines.append(f"# {test.name}: {' '.join(test.null.split())}")
             continue
-        lines.append(f"test{number} = dpc.independence_test(release, {_independence(test)})")
+        lines.append(f"test{number} = {test.call}")
         tested.append(f"test{number}")
     arguments = ["release", '"report.html"']
     arguments += [f"models=[{', '.join(fitted)}]"] if fitted else []
@@ -42,18 +42,6 @@ def _options(fit: LogLinearResults) -> str:
     if fit.penalty is not None:
         return f"penalty={fit.penalty!r}"
     return "" if fit.method == "ml" else f"method={fit.method!r}"
-
-
-def _independence(test: TestResult) -> str:
-    """The arguments of the independence test that has this null model."""
-    assert test.null_fit is not None
-    generators = [set(margin) for margin in test.null_fit.generators]
-    given = set.intersection(*generators)
-    names = test.null_fit.model.release.domain.names
-    out = _arguments([name for name in names if name not in given])
-    if given:
-        out += f", given={[name for name in names if name in given]!r}"
-    return out + (', statistic="score"' if test.method == "score" else "")
 
 
 def _arguments(names: Sequence[str]) -> str:
