@@ -75,6 +75,7 @@ class Fit:
         size = len(content["params"])
         arrays = {k: np.asarray(v) for k, v in content.items() if isinstance(v, list)}
         arrays["covariance"] = arrays["covariance"].reshape(size, size)
+        arrays["at_infinity"] = arrays["at_infinity"].astype(np.bool_)  # also where there is none
         return cls(**{**content, **arrays})
 
 

@@ -194,7 +194,9 @@ class _Wald(TestStatistic):
         left, sizes, _ = np.linalg.svd(spanned)
         rank = int((sizes > SAME_DIRECTION * sizes.max(initial=0.0)).sum())
         free = left[:, rank:]
-        estimate = free.T @ self._larger.params.to_numpy()
+        offset = (model._offset - larger._offset)[inside]
+        target = np.linalg.lstsq(wide, offset, rcond=None)[0][: larger._design.n_columns]
+        estimate = free.T @ (self._larger.params.to_numpy() - target)
         covariance = free.T @ self._larger.cov_params().to_numpy() @ free
         return float(estimate @ np.linalg.solve(covariance, estimate))
 
