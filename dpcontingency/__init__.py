@@ -4,6 +4,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from dpcontingency import errors
+from dpcontingency.bins import Bins
 from dpcontingency.domain import Domain
 from dpcontingency.inference.comparison import compare
 from dpcontingency.inference.families import (
@@ -33,8 +34,8 @@ from dpcontingency.release.mechanisms import (
 )
 from dpcontingency.release.publish import release_table, simulate_release
 from dpcontingency.release.release import Release, load_release
-from dpcontingency.table import ContingencyTable
-from dpcontingency.tabulate import tabulate
+from dpcontingency.table import ConfidentialMargins, ContingencyTable
+from dpcontingency.tabulate import tabulate, tabulate_margins
 
 if TYPE_CHECKING:
     from dpcontingency.report import plots
@@ -44,7 +45,9 @@ __version__ = version("dpcontingency")
 
 __all__ = [
     "GDP",
+    "Bins",
     "BlockJamesStein",
+    "ConfidentialMargins",
     "ContingencyTable",
     "Domain",
     "Gaussian",
@@ -78,6 +81,7 @@ __all__ = [
     "simulate_release",
     "step",
     "tabulate",
+    "tabulate_margins",
     "write_report",
 ]
 
