@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -46,9 +47,22 @@ class Source:
         with waiting():
             if self.engine.name == "pyspark":
                 # By way of pandas, which Ibis goes, a whole number beside a null is a float.
-                found = self.engine.raw_sql(self.engine.compile(query)).toArrow()
+                with _without_log("SQLQueryContextLogger"):
+                    found = self.engine.raw_sql(self.engine.compile(query)).toArrow()
                 return found.cast(query.schema().to_pyarrow())
             return self.engine.to_pyarrow(query)
+
+
+@contextlib.contextmanager
+def _without_log(name: str) -> Iterator[None]:
+    """Silence a logger: PySpark prints errors, with the values they quote, as well as raising."""
+    logger = logging.getLogger(name)
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 @contextlib.contextmanager
