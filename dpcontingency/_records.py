@@ -88,11 +88,16 @@ def _in_memory(
     columns: Sequence[object], column: Callable[[int], Any], engine: Any, size: int
 ) -> Source:
     def take(positions: Sequence[int]) -> Any:
-        chosen = pa.table({f"c{i}": column(p) for i, p in enumerate(positions)})
+        chosen = pa.table({f"c{i}": _of_some_type(column(p)) for i, p in enumerate(positions)})
         engine.con.register("records", chosen)
         return engine.table("records")
 
     return Source(tuple(map(str, columns)), take, engine, size=size)
+
+
+def _of_some_type(column: Any) -> Any:
+    """The column; of nulls only, with a type that Ibis has a name for."""
+    return column.cast(pa.int64()) if pa.types.is_null(column.type) else column
 
 
 def _in_engine(

@@ -20,7 +20,7 @@ def declared_levels(source: object) -> Declared:
     if isinstance(source, pa.Schema | pa.DataType):
         raise DomainError(
             "An Arrow schema says that a column is a dictionary, but not what is in it: pass a "
-            "table of dictionary columns, which may be without rows."
+            "table of dictionary columns."
         )
     if hasattr(source, "__arrow_c_stream__") and hasattr(source, "columns"):
         return _of_arrow(pa.table(source))
@@ -50,7 +50,9 @@ def _of_arrow(table: pa.Table) -> Declared:
         if not pa.types.is_dictionary(column.type):
             raise _undeclared(name, str(column.type))
         if not column.num_chunks:
-            raise DomainError(f"Column {name!r} has a dictionary type but no dictionary.")
+            raise DomainError(
+                f"Column {name!r} has no chunk and so no dictionary: keep a row of the table."
+            )
         levels[name] = _labels(column.chunk(0).dictionary.to_pylist())
         if column.type.ordered:
             ordered.append(name)

@@ -173,7 +173,8 @@ def tabulate_margins(
 
 
 def _checked_margins(domain: Domain, margins: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    if isinstance(margins, str) or not isinstance(margins, Sequence) or not margins:
+    sequences = isinstance(margins, Sequence) and not isinstance(margins, str) and margins
+    if not sequences or not all(isinstance(margin, Sequence) for margin in margins):
         raise DomainError(
             'The margins are a sequence of sequences of factors, such as [("A", "B"), ("C",)]; got '
             f"{margins!r}."
