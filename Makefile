@@ -35,7 +35,7 @@ tests: $(VENV)/.stamp-test ## pytest on two processes; make tests ARGS="-k gdp" 
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # One after the other, so that their clocks are not in each other's way.
-bench: $(VENV)/.stamp-test ## the benchmarks, about 30 minutes, into benchmarks/results
+bench: $(VENV)/.stamp-test ## the benchmarks, about 40 minutes, into benchmarks/results
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/tabulation.py
 	$(BIN)/python benchmarks/memory.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,6 +26,8 @@ from dpcontingency.table import MAX_COUNT
 # Tried with 40 factors of 4 levels and all 780 pairs: one pass over blocks of this size takes a
 # tenth of the time of a grouping set for each pair, and larger blocks take longer again.
 BLOCK = 4096
+
+SETS = 1000  # in one query; PostgreSQL takes 4096 at most
 
 # Other engines may have them too, but these are the ones that are tested.
 HAVE_GROUPING_SETS = frozenset({"duckdb", "postgres", "pyspark"})
@@ -115,7 +118,7 @@ class Factor:
         if text or kind.is_null():
             number = raw.try_cast("float64") if text else raw.cast("float64")
         elif kind.is_numeric() and not kind.is_boolean():
-            number = raw.cast("float64") if kind.is_floating() else raw
+            number = raw if kind.is_integer() else raw.cast("float64")
         else:
             raise RecordsError(
                 f"Factor {self.name!r} has bins, and its column is of type {type(kind).__name__}: "
@@ -169,6 +172,12 @@ def _typed(text: str, kind: Any, name: str) -> Any:
             )
             if not math.isfinite(number) or label_text(number) != text:
                 return None
+            if kind.is_decimal() and None not in (kind.precision, kind.scale):
+                # Written into the column's type it would be rounded.
+                if abs(number) >= 10 ** (kind.precision - kind.scale):
+                    return None
+                if number != round(number, kind.scale):
+                    return None
             return ibis.literal(number, kind)
     except (ValueError, ArithmeticError, TypeError):
         return None
@@ -187,24 +196,25 @@ def cover(sets: Sequence[frozenset[int]], shape: Sequence[int]) -> list[frozense
     A block begins with a set that lies in none yet, and takes in the factor that completes the most
     others, as long as it keeps to `BLOCK` cells.
     """
-    left, blocks = list(sets), []
+    # As bits, because there may be tens of thousands of sets.
+    left, blocks = [sum(1 << factor for factor in one) for one in sets], []
+    smallest = min(shape, default=1)
     while left:
-        block = set(left[0])
-        cells = math.prod(shape[f] for f in block)
-        while True:
-            gains: dict[int, int] = {}
-            for one in left:
-                if len(rest := one - block) == 1:
-                    (factor,) = rest
-                    gains[factor] = gains.get(factor, 0) + 1
-            fitting = [f for f in gains if cells * shape[f] <= BLOCK]
+        block = left[0]
+        cells = math.prod(n for factor, n in enumerate(shape) if block >> factor & 1)
+        while cells * smallest <= BLOCK:
+            alone = (rest for one in left if (rest := one & ~block) and not rest & (rest - 1))
+            gains = Counter(alone)
+            fitting = {
+                bit: n for bit in gains if cells * (n := shape[bit.bit_length() - 1]) <= BLOCK
+            }
             if not fitting:
                 break
-            best = max(fitting, key=lambda f: gains[f] / math.log(1 + shape[f]))
-            block.add(best)
-            cells *= shape[best]
-        left = [one for one in left if not one <= block]
-        blocks.append(frozenset(block))
+            best = max(fitting, key=lambda bit: gains[bit] / math.log(1 + fitting[bit]))
+            block |= best
+            cells *= fitting[best]
+        left = [one for one in left if one & ~block]
+        blocks.append(frozenset(f for f in range(len(shape)) if block >> f & 1))
     return blocks
 
 
@@ -235,7 +245,8 @@ class Count:
         table = shielded(self._prepared, table)
         at_once = self.source.plain and self.source.engine.name in HAVE_GROUPING_SETS
         if at_once and len(self.blocks) > 1:
-            yield from self._in_one_pass(table, sum(rooms.values()))
+            for start in range(0, len(self.blocks), SETS):
+                yield from self._in_one_pass(table, self.blocks[start : start + SETS], rooms)
             return
         for block in self.blocks:
             query = shielded(self._grouped, table, sorted(block))
@@ -245,6 +256,9 @@ class Count:
     def _prepared(self, table: Any) -> Any:
         """The records to count, with what is found row by row."""
         columns = list(table.columns)
+        for factor in self.factors:
+            if table[factor.rest].type().is_uuid():  # which Arrow has no plain type for
+                table = table.mutate(**{factor.rest: table[factor.rest].cast("string")})
         if self.drop:
             for factor in self.factors:
                 table = table.filter(~_is_null(table[factor.rest]))
@@ -288,21 +302,26 @@ class Count:
             tally["fault"] = groups.fault.max()
         return groups.group_by(keys).agg(**tally)
 
-    def _in_one_pass(self, table: Any, room: int) -> Iterator[tuple[frozenset[int], Groups]]:
-        """All blocks by one query with grouping sets, which Ibis has no words for."""
-        axes = [factor.axis for factor in self.factors]
-        query = shielded(self._grouping_sets, table, axes)
+    def _in_one_pass(
+        self, table: Any, blocks: Sequence[frozenset[int]], rooms: Mapping[frozenset[int], int]
+    ) -> Iterator[tuple[frozenset[int], Groups]]:
+        """Blocks by one query with grouping sets, which Ibis has no words for."""
+        axes = sorted(frozenset().union(*blocks))
+        query = shielded(self._grouping_sets, table, blocks, axes)
         query = shielded(self._recoded, query, axes, [c for c in query.columns if c[0] in "kcg"])
+        room = sum(rooms[block] for block in blocks)
         found = shielded(self.source.run, query.limit(room + 1))
-        columns = dict(zip(found.column_names, found.columns, strict=True))
-        absent = np.array([columns.pop(f"g{axis}").to_numpy() for axis in axes], dtype=np.uint8)
+        absent = np.array([found[f"g{axis}"].to_numpy() for axis in axes], dtype=np.uint8)
         packed = np.packbits(absent, axis=0).T
-        for block in self.blocks:
+        for block in blocks:
             mine = np.packbits(np.array([axis not in block for axis in axes], dtype=np.uint8))
             rows = pa.array((packed == mine).all(axis=1))
-            yield block, {name: column.filter(rows) for name, column in columns.items()}
+            wanted = {f"{kind}{axis}" for axis in block for kind in "kc"} | {"n", "fault"}
+            yield block, {c: found[c].filter(rows) for c in found.column_names if c in wanted}
 
-    def _grouping_sets(self, table: Any, axes: Sequence[int]) -> Any:
+    def _grouping_sets(
+        self, table: Any, blocks: Sequence[frozenset[int]], axes: Sequence[int]
+    ) -> Any:
         """The grouped count, rewritten; ``g0``, ... are 1 where the factor is summed out."""
         engine, keys = self.source.engine, self._keys(axes, table)
         grouped = table.group_by(keys).agg(**self._tally(table))
@@ -310,7 +329,7 @@ class Count:
         columns = {part.alias_or_name: part.unalias() for part in select.expressions[: len(keys)]}
         sets = [
             sge.Tuple(expressions=[columns[key].copy() for key in self._keys(sorted(b), table)])
-            for b in self.blocks
+            for b in blocks
         ]
         select.set("group", sge.Group(grouping_sets=[sge.GroupingSets(expressions=sets)]))
         schema = dict(grouped.schema().items())
@@ -333,8 +352,10 @@ def _weights(weight: Any, text: bool) -> dict[str, Any]:
     kind = number.type()
     if kind.is_boolean() or not kind.is_numeric():
         return {"w": ibis.literal(0, "int64"), "fault": ibis.literal(5, "int64")}
-    usable = number.between(0, MAX_COUNT)
-    within = ibis.cases((usable, number), else_=0)
+    exact = number
+    if kind.is_decimal():  # whose bounds need not fit into their type
+        number = number.cast("float64")
+    within = ibis.cases((number.between(0, MAX_COUNT), exact), else_=0)
     fault = ibis.cases(
         (weight.isnull(), 1),
         (number.isnull(), 5),

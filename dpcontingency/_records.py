@@ -48,8 +48,7 @@ class Source:
             if self.engine.name == "pyspark":
                 # By way of pandas, which Ibis goes, a whole number beside a null is a float.
                 with _without_log("SQLQueryContextLogger"):
-                    found = self.engine.raw_sql(self.engine.compile(query)).toArrow()
-                return found.cast(query.schema().to_pyarrow())
+                    return self.engine.raw_sql(self.engine.compile(query)).toArrow()
             return self.engine.to_pyarrow(query)
 
 
@@ -278,6 +277,9 @@ def check_kind(kind: Any, name: str) -> None:
 
 def python_values(column: Any) -> Any:
     """The values of an Arrow column, float32 kept: in it the text of 0.1 is "0.1"."""
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        # A moment has one text wherever it is read.
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
     if pa.types.is_floating(column.type):
         return shielded(column.to_numpy, zero_copy_only=False)
     return shielded(column.to_pylist)

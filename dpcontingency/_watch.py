@@ -73,6 +73,7 @@ def run_in_duckdb(work: Callable[[], T], connection: Any) -> T:
     query has a thread of its own and this one waits.
     """
     line, done = _Line(), threading.Event()
+    progress = getattr(connection, "query_progress", lambda: None)  # older DuckDB has none
     results: list[T] = []
     failures: list[BaseException] = []
 
@@ -89,7 +90,7 @@ def run_in_duckdb(work: Callable[[], T], connection: Any) -> T:
     try:
         if not done.wait(PATIENCE):
             while not done.wait(_TICK):
-                line.show(connection.query_progress())
+                line.show(progress())
     except BaseException:
         while worker.is_alive():  # a query that has not begun yet does not hear the first call
             connection.interrupt()

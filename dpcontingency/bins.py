@@ -12,6 +12,8 @@ import numpy as np
 from dpcontingency._labels import label_text
 from dpcontingency.errors import DomainError
 
+LARGEST_EDGE = 2**63 - 1  # of a whole number: what engines hold
+
 # As text, because YAML and JSON have no such numbers; with a dot as YAML users write them.
 _INFINITE = {f"{sign}{dot}inf": float(f"{sign}inf") for sign in ("", "-") for dot in ("", ".")}
 
@@ -139,11 +141,13 @@ class Bins:
 def _checked_edges(edges: Sequence[float]) -> tuple[int | float, ...]:
     ordered = isinstance(edges, Sequence | np.ndarray) and not isinstance(edges, str | bytes)
     values = [v.item() if isinstance(v, np.generic) else v for v in edges] if ordered else []
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    numbers = all(
+        isinstance(v, float) or (type(v) is int and abs(v) <= LARGEST_EDGE) for v in values
+    )
     if not numbers or len(values) < 2 or not all(a < b for a, b in pairwise(values)):
         raise DomainError(
             "The edges of bins are at least two numbers, each above the one before, such as "
             f"[0, 18, 65, 120]; got {edges!r}."
         )
-    # One number has one text, and -0.0 is 0.
-    return tuple(int(v) if math.isfinite(v) and v == int(v) else v for v in values)
+    # -0.0 is 0, and small whole numbers are exact in every engine.
+    return tuple(int(v) if abs(v) <= 2**53 and v == int(v) else v for v in values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
+from dpcontingency import _yaml
 from dpcontingency._labels import Label, label_text
 from dpcontingency._records import distinct_values
 from dpcontingency._schema import declared_levels
@@ -278,26 +277,15 @@ class Domain:
     def from_yaml(cls, path: str | Path) -> Domain:
         """Read a domain from a YAML (or JSON) file.
 
-        Only integers, decimal numbers and ``true``/``false`` are not text: ``yes``, ``no``,
-        ``NA`` and ``01`` are levels as typed.
+        Its keys are ``factors`` and, where needed, ``ordered``, ``scores``, ``structural_zeros``
+        and ``bins`` (such as ``bins: {age: [0, 18, 65, 120]}``). Only integers, decimal numbers
+        and ``true``/``false`` are not text: ``yes``, ``no``, ``NA`` and ``01`` are levels as typed.
         """
-        try:
-            content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_PlainLoader)
-        except OSError as error:
-            raise DomainError(f"Cannot read the domain file {path}: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise DomainError(f"{path} is not UTF-8 text, so it is no domain file.") from None
-        except yaml.YAMLError as error:
-            raise DomainError(f"{path} is not well-formed YAML: {error}") from error
-        return cls.from_dict(content)
+        return cls.from_dict(_yaml.read(path))
 
     def to_yaml(self, path: str | Path) -> None:
         """Write the domain to a YAML file."""
-        text = yaml.dump(self.to_dict(), Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
-        try:
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
+        _yaml.write(path, self.to_dict())
 
     # -- from what declares levels already, and from what does not ------------------------------
 
@@ -559,41 +547,3 @@ def _checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
     if twice:
         raise DomainError(f"Factor {name!r} has the level {twice[0]!r} twice: levels must differ.")
     return levels
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """YAML whose plain scalars are text unless they are a decimal number or true/false.
-
-    YAML 1.1 reads ``no`` as false and ``1:30`` as ninety, which would rename levels.
-    """
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:  # PyYAML would keep the last in silence
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice")
-        return super().construct_mapping(node, deep)
-
-
-class _PlainDumper(yaml.SafeDumper):
-    """YAML that quotes all text which a YAML 1.1 reader or `_PlainLoader` would read otherwise."""
-
-    def represent_str(self, data: str) -> yaml.ScalarNode:
-        # Only in double quotes is every kind of line break escaped.
-        style = None if data.isprintable() else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
-
-
-_PlainDumper.add_representer(str, _PlainDumper.represent_str)
-
-
-_INTEGER = re.compile(r"^-?(?:0|[1-9][0-9]*)$")
-_FLOAT = re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
-_PlainLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), list("tfTF")
-)
-for _reader in (_PlainLoader, _PlainDumper):
-    _reader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-0123456789"))
-    _reader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-0123456789"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from dpcontingency._counting import FAULTS, Count, Factor, Groups, cover
 from dpcontingency._records import Source, column_positions, shielded, source_of
 from dpcontingency.domain import Domain, Label, label_text
-from dpcontingency.errors import DomainError, RecordsError, did_you_mean
+from dpcontingency.errors import DomainError, PrecisionWarning, RecordsError, did_you_mean
 from dpcontingency.table import (
     MAX_CELLS,
     ConfidentialMargins,
@@ -75,6 +76,11 @@ def tabulate(
         error and never in its message; what the engine says is withheld, for it may quote records.
     DomainError
         If `recode` names a factor or level that is not declared.
+
+    Warns
+    -----
+    PrecisionWarning
+        If the weights are of type float32, which does not hold all whole numbers above 2^24.
 
     Notes
     -----
@@ -209,6 +215,14 @@ def _counted(
         at += [] if weights is None else column_positions(source, [weights], "weights")
         count = Count(factors, blocks, source, drop=missing == "drop", weighted=bool(weights))
         taken = shielded(source.take, at)
+        if weights is not None and taken[taken.columns[-1]].type().is_float32():
+            # Whatever the weights are: whether one is so large is confidential.
+            warnings.warn(
+                f"The weights in {weights!r} come as float32, which cannot hold whole numbers "
+                "above 2^24: larger ones may have lost digits. Use float64 or integers.",
+                PrecisionWarning,
+                stacklevel=3,
+            )
         if source.size > MEMORY_IS_FAST:
             _tables(count, taken.limit(LOOK), weights)
         tables = _tables(count, taken, weights)

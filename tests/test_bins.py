@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dpcontingency.bins import Bins
 from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError
+from dpcontingency.tabulate import tabulate
 
 AGE = Bins([0, 18, 65, 120])
 
@@ -34,11 +35,19 @@ def test_open_ends():
 @pytest.mark.parametrize(
     "edges",
     [[], [1], [1, 1], [2, 1], [1, math.nan], [math.nan, 1], ["0", "1"], [True, 2], [0, None], 3,
-     None, "01", {0, 1}, [[0, 1]], [0, 1j]],
+     [0, 10**400], None, "01", {0, 1}, [[0, 1]], [0, 1j]],
 )  # fmt: skip
 def test_edges_that_are_none(edges):
     with pytest.raises(DomainError, match="at least two numbers"):
         Bins(edges)
+
+
+def test_edges_beyond_whole_numbers():
+    frame = pd.DataFrame({"v": [-5, 0, 2**62]})
+    for edges in ([-1e300, 0, 1e300], [-math.inf, 0, math.inf], [1 - 2**63, -0.0, 2**63 - 1]):
+        domain = Domain({}, bins={"v": Bins(edges)})
+        assert tabulate(frame, domain).counts.tolist() == [1, 2]
+        assert tabulate(frame.astype(float), domain).counts.tolist() == [1, 2]
 
 
 def test_a_side_that_is_none():

@@ -23,7 +23,12 @@ from hypothesis import strategies as st
 
 from dpcontingency.bins import Bins
 from dpcontingency.domain import Domain, label_text
-from dpcontingency.errors import DomainError, DPContingencyError, RecordsError
+from dpcontingency.errors import (
+    DomainError,
+    DPContingencyError,
+    PrecisionWarning,
+    RecordsError,
+)
 from dpcontingency.tabulate import LOOK, MAX_LABELS, tabulate
 
 DATA = Path(__file__).parents[1] / "data"
@@ -652,6 +657,17 @@ def test_weights_of_other_types():
     assert "missing" in str(refusal(nan, AB, weights="w"))
 
 
+def test_weights_in_single_precision():  # C24
+    frame = FRAME.assign(w=np.array([16777217, 0, 0, 0], np.float32))
+    for records in (frame, on_duckdb(frame)):
+        with pytest.warns(PrecisionWarning, match="float32") as caught:
+            assert counts(records, AB, weights="w")[0][0] == 16777216
+        assert len(caught) == 1
+        with pytest.warns(PrecisionWarning) as small:
+            assert counts(FRAME.assign(w=np.ones(4, np.float32)), AB, weights="w")[0][0] == 1
+        assert str(small[0].message) == str(caught[0].message)
+
+
 def test_weights_beside_missing_factors():
     frame = FRAME.assign(w=[1, 2, 3, 4], b=["u", None, "w", "w"])
     assert counts(frame, AB, weights="w", missing="drop") == [[1, 0, 0], [0, 0, 7]]
@@ -800,9 +816,13 @@ RECODED = {
     "int beside null": ([1, 2, 2, None], {1: "x", "2": "y"}),
     "int8": (np.array([1, 2, 2, 7], np.int8), {1.0: "x", 2: "y", 7: "?", 300: "x"}),
     "float": ([1.5, 2.0, 2.0, None], {1.5: "x", "2": "y", "2.0": "x"}),
-    "bool": ([True, False, False], {True: "x", "False": "y", 1: "y"}),
-    "object bool": ([True, False, False, None], {True: "x", "False": "y", 1: "y"}),
-    "decimal": ([Decimal("1.50"), Decimal(2), Decimal("2.00"), None], {"1.5": "x", 2: "y"}),
+    "float32": (np.array([0.1, 2, 2], np.float32), {0.1: "x", 2: "y", 1e-50: "y"}),
+    "bool": ([True, False, False], {True: "x", "False": "y"}),
+    "object bool": ([True, False, False, None], {True: "x", "False": "y"}),
+    "decimal": (
+        [Decimal("1.50"), Decimal(2), Decimal("2.00"), None],
+        {"1.5": "x", 2: "y", "1.999": "x", 10**40: "x"},
+    ),
     "text": (["x", "b", "y", None], {"b": "y"}),
     "text and itself": (["x", "b", "y", None], {"b": "y", "x": "x"}),
     "category": (pd.Categorical(["1", "2", "2", None]), {1: "x", 2: "y"}),
@@ -818,7 +838,8 @@ def test_recoding_goes_by_the_text_of_a_value(kind):
     frame = pd.DataFrame({"v": values})
     texts = {label_text(source): level for source, level in mapping.items()}
     seen = [
-        "?" if pd.isna(v) else texts.get(label_text(v), label_text(v)) for v in frame["v"].tolist()
+        "?" if pd.isna(v) else texts.get(label_text(v), label_text(v))
+        for v in frame["v"].to_numpy()
     ]
     expected = [seen.count(level) for level in ("x", "y", "?")]
     options = {"recode": {"v": mapping}, "missing": "?"}

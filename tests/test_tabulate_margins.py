@@ -75,6 +75,17 @@ def test_a_pass_for_each_block_gives_the_same(plain, queries, monkeypatch):
         assert (margins.margin(*pair).counts == reference.margin(*pair).counts).all()
 
 
+def test_very_many_blocks_take_several_queries(queries, monkeypatch):
+    monkeypatch.setattr(_counting, "BLOCK", 1)
+    monkeypatch.setattr(_counting, "SETS", 4)
+    singles = [(name,) for name in WIDE.names[:10]]
+    margins = tabulate_margins(RECORDS, WIDE, singles)
+    assert len(queries) == 3
+    for (name,) in singles:
+        expected = RECORDS[name].value_counts().reindex(list("abcd")).to_numpy()
+        assert (margins.margin(name).counts == expected).all()
+
+
 def test_few_cells_are_counted_together(queries):
     domain = WIDE.project(["q3", "q1", "q7"])
     margins = tabulate_margins(RECORDS, WIDE, [("q3", "q1"), ("q7",), ("q1", "q7")])
@@ -232,7 +243,7 @@ def test_the_container_shows_no_count(planted):
     assert planted.n == sum(PLANTED)
     shown = [repr(planted), str(planted), f"{planted}", repr([planted]), repr(planted.margin("a"))]
     for ask in (lambda: planted.margin("a", "c"), lambda: planted.margin("z"),
-                lambda: planted.margin()):  # fmt: skip
+                planted.margin):  # fmt: skip
         with pytest.raises(DomainError) as caught:
             ask()
         shown.append(str(caught.value))
@@ -256,7 +267,8 @@ def test_margins_inside_margins(planted):
     [
         [],
         [3],
-        [ContingencyTable([1, 2], ABC.project(["a"])), ContingencyTable([1, 1], ABC.project(["b"]))],
+        [ContingencyTable([1, 2], ABC.project(["a"])),
+         ContingencyTable([1, 1], ABC.project(["b"]))],
         [ContingencyTable([1, 2], ABC.project(["a"])),
          ContingencyTable([1, 2], ABC.project(["b"]), n_is_public=False)],
         [ContingencyTable([1, 2], Domain({"a": ["x", "z"]}))],
