@@ -32,11 +32,12 @@ types: $(VENV)/.stamp-test ## mypy, strict on the package
 	$(BIN)/mypy
 
 tests: $(VENV)/.stamp-test ## pytest on two processes; make tests ARGS="-k gdp" for some of them
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # One after the other, so that their clocks are not in each other's way.
-bench: $(VENV)/.stamp-test ## the benchmarks, about 30 minutes, into benchmarks/results
+bench: $(VENV)/.stamp-test ## the benchmarks, about 40 minutes, into benchmarks/results
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/tabulation.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/utility.py
 	$(BIN)/python benchmarks/utility_models.py

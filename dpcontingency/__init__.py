@@ -5,9 +5,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from dpcontingency import errors
+from dpcontingency.bins import Bins
 from dpcontingency.domain import Domain
-from dpcontingency.table import ContingencyTable
-from dpcontingency.tabulate import tabulate
+from dpcontingency.table import ConfidentialMargins, ContingencyTable
+from dpcontingency.tabulate import tabulate, tabulate_margins
 
 if TYPE_CHECKING:
     from dpcontingency.inference.association import (
@@ -73,8 +74,10 @@ __version__ = version("dpcontingency")
 
 __all__ = [
     "GDP",
+    "Bins",
     "BlockJamesStein",
     "CMHResult",
+    "ConfidentialMargins",
     "ContingencyTable",
     "Domain",
     "Estimate",
@@ -128,6 +131,7 @@ __all__ = [
     "step",
     "symmetry_test",
     "tabulate",
+    "tabulate_margins",
     "trend_test",
     "two_by_two",
     "uncertainty_coefficient",

@@ -39,6 +39,7 @@ from dpcontingency.report.words import number_of, records_of
 from dpcontingency.tabulate import tabulate
 
 MISUSE = 2
+INTERRUPTED = 130  # what typer, and a shell, say of a program that Ctrl-C stopped
 
 
 class CommandLineError(DPContingencyError):
@@ -67,9 +68,11 @@ class OneLineErrors(TyperGroup):
         try:
             code = super().main(*args, **kwargs)
         except typer.Abort:
-            raise SystemExit(130) from None
+            code = INTERRUPTED
         except _REFUSALS as error:
             _fail(error)
+        if code == INTERRUPTED:
+            typer.echo("dpcontingency: stopped by Ctrl-C.", err=True)
         raise SystemExit(code if isinstance(code, int) else 0)
 
 

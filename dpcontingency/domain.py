@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import math
-import re
+import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
-from dpcontingency.errors import DomainError, did_you_mean
+from dpcontingency import _yaml
+from dpcontingency._labels import Label, label_text
+from dpcontingency._records import distinct_values
+from dpcontingency._schema import declared_levels
+from dpcontingency.bins import Bins
+from dpcontingency.errors import DomainError, ObservedDomainWarning, did_you_mean
 
-Label: TypeAlias = str | int | float | bool
+__all__ = ["Domain", "Label", "label_text", "unlabelled_array"]
 
-
-def label_text(label: object) -> str:
-    """Return the text by which a level is matched: ``1``, ``1.0`` and ``"1"`` are the same level.
-
-    Examples
-    --------
-    >>> label_text(1.0), label_text("1"), label_text(True), label_text(0.5)
-    ('1', '1', 'True', '0.5')
-    """
-    if isinstance(label, float | np.floating) and float(label).is_integer():
-        return str(int(label))
-    if isinstance(label, Decimal) and label.is_finite():  # SQL's 1.00 is the number 1
-        whole = label == label.to_integral_value()
-        return str(int(label)) if whole else format(label, "f").rstrip("0")
-    return str(label)
+MAX_MASK = 2**28  # bytes of a mask of impossible cells
 
 
 class Domain:
@@ -52,12 +42,18 @@ class Domain:
     structural_zeros : sequence of mappings, optional
         Impossible cells. Each mapping, factor to level, says that every cell with these levels
         is impossible by definition.
+    bins : mapping of str to Bins, optional
+        How numeric columns become factors. A factor that ``levels`` does not have comes after
+        those that it has, with the labels of its bins for levels. One that it has takes its first
+        levels for the bins, in their order; any further levels are matched by their text, for
+        values that are missing or recoded. A factor without further levels is ordinal.
 
     Raises
     ------
     DomainError
-        If a factor has no level or the same level twice, or if ``ordered``, ``scores`` or
-        ``structural_zeros`` name a factor or level that is not declared.
+        If a factor has no level or the same level twice, if it has more bins than levels, or if
+        ``ordered``, ``scores`` or ``structural_zeros`` name a factor or level that is not
+        declared.
 
     Notes
     -----
@@ -72,11 +68,24 @@ class Domain:
     ((2, 6), 12)
     >>> domain.project(["Dept"])
     Domain(Dept: 6)
+    >>> Domain({"sex": ["m", "f"]}, bins={"age": Bins([0, 18, 65, 120])}).levels["age"]
+    ('[0, 18)', '[18, 65)', '[65, 120]')
     """
 
-    __slots__ = ("_index", "_key", "_levels", "_ordered", "_scores", "_structural_zeros")
+    __slots__ = (
+        "_bins",
+        "_index",
+        "_is_public",
+        "_key",
+        "_levels",
+        "_ordered",
+        "_scores",
+        "_structural_zeros",
+    )
 
+    _bins: Mapping[str, Bins]
     _index: Mapping[str, Mapping[str, int]]
+    _is_public: bool
     _key: tuple[object, ...]
     _levels: Mapping[str, tuple[Label, ...]]
     _ordered: tuple[str, ...]
@@ -90,7 +99,9 @@ class Domain:
         ordered: Sequence[str] = (),
         scores: Mapping[str, Sequence[float]] | None = None,
         structural_zeros: Sequence[Mapping[str, Label]] = (),
+        bins: Mapping[str, Bins] | None = None,
     ) -> None:
+        levels, binned = _with_bins(levels, bins)
         if not isinstance(levels, Mapping) or not levels:
             raise DomainError(
                 "A domain needs at least one factor: pass a mapping of factor name to its levels, "
@@ -109,7 +120,10 @@ class Domain:
         scored = {self._known(n): self._checked_scores(n, s) for n, s in (scores or {}).items()}
         if isinstance(ordered, str):
             raise DomainError(f"`ordered` is a sequence of factor names: write [{ordered!r}].")
-        asked = {self._known(name) for name in ordered} | set(scored)
+        ordinal = {name for name, cut in binned.items() if len(cut) == len(declared[name])}
+        asked = {self._known(name) for name in ordered} | set(scored) | ordinal
+        put(self, "_bins", MappingProxyType(binned))
+        put(self, "_is_public", True)
         put(self, "_scores", MappingProxyType(scored))
         put(self, "_ordered", tuple(name for name in declared if name in asked))
         put(self, "_structural_zeros", self._checked_zeros(structural_zeros))
@@ -158,14 +172,21 @@ class Domain:
         """The declared impossible partial cells."""
         return self._structural_zeros
 
+    @property
+    def bins(self) -> Mapping[str, Bins]:
+        """The bins of the factors that are cut from numbers."""
+        return self._bins
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the domain was declared; False where it was read off records."""
+        return self._is_public
+
     def possible(self) -> npt.NDArray[np.bool_]:
         """Which cells are possible: a boolean array of shape ``shape``, new at each call."""
         mask = np.ones(self.shape, dtype=np.bool_)
         for zero in self._structural_zeros:
-            cell = tuple(
-                self.index(name, zero[name]) if name in zero else slice(None) for name in self.names
-            )
-            mask[cell] = False
+            mask[self._cells_of(zero, self.names)] = False
         return mask
 
     def axis(self, name: str) -> int:
@@ -200,12 +221,14 @@ class Domain:
         kept = [self._known(name) for name in names]
         if len(set(kept)) < len(kept):
             raise DomainError(f"A margin names each factor once; got {', '.join(map(repr, kept))}.")
-        return Domain(
+        margin = Domain(
             {name: self._levels[name] for name in kept},
             ordered=[name for name in self._ordered if name in kept],
             scores={name: s for name, s in self._scores.items() if name in kept},
             structural_zeros=self._projected_zeros(kept),
+            bins={name: cut for name, cut in self._bins.items() if name in kept},
         )
+        return margin if self._is_public else margin._stamped()
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -218,6 +241,10 @@ class Domain:
             out["scores"] = {n: list(s) for n, s in self._scores.items()}
         if self._structural_zeros:
             out["structural_zeros"] = [dict(z) for z in self._structural_zeros]
+        if self._bins:
+            out["bins"] = {n: self._bins[n].to_dict() for n in self.names if n in self._bins}
+        if not self._is_public:
+            out["observed"] = True
         return out
 
     @classmethod
@@ -227,41 +254,134 @@ class Domain:
             raise DomainError(
                 "A domain file is a mapping with the key 'factors': factor name to its levels."
             )
-        keys = ("factors", "ordered", "scores", "structural_zeros")
+        keys = ("factors", "ordered", "scores", "structural_zeros", "bins", "observed")
         for key in content:
             if key not in keys:
                 raise DomainError(f"A domain file has no key {key!r}; {did_you_mean(key, keys)}")
-        return cls(
+        bins = content.get("bins") or {}
+        if not isinstance(bins, Mapping):
+            raise DomainError("`bins` is a mapping of factor to the edges of its bins.")
+        observed = content.get("observed", False)
+        if not isinstance(observed, bool):
+            raise DomainError("`observed` is true in the file of a domain read off records.")
+        domain = cls(
             content["factors"],
             ordered=content.get("ordered") or (),
             scores=content.get("scores") or {},
             structural_zeros=content.get("structural_zeros") or (),
+            bins={name: Bins.from_dict(cut) for name, cut in bins.items()},
         )
+        return domain._stamped() if observed else domain
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Domain:
         """Read a domain from a YAML (or JSON) file.
 
-        Only integers, decimal numbers and ``true``/``false`` are not text: ``yes``, ``no``,
-        ``NA`` and ``01`` are levels as typed.
+        Its keys are ``factors`` and, where needed, ``ordered``, ``scores``, ``structural_zeros``
+        and ``bins`` (such as ``bins: {age: [0, 18, 65, 120]}``). Only integers, decimal numbers
+        and ``true``/``false`` are not text: ``yes``, ``no``, ``NA`` and ``01`` are levels as typed.
         """
-        try:
-            content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_PlainLoader)
-        except OSError as error:
-            raise DomainError(f"Cannot read the domain file {path}: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise DomainError(f"{path} is not UTF-8 text, so it is no domain file.") from None
-        except yaml.YAMLError as error:
-            raise DomainError(f"{path} is not well-formed YAML: {error}") from error
-        return cls.from_dict(content)
+        return cls.from_dict(_yaml.read(path))
 
     def to_yaml(self, path: str | Path) -> None:
         """Write the domain to a YAML file."""
-        text = yaml.dump(self.to_dict(), Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
-        try:
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
+        _yaml.write(path, self.to_dict())
+
+    # -- from what declares levels already, and from what does not ------------------------------
+
+    @classmethod
+    def from_schema(cls, source: object) -> Domain:
+        """Take a domain from something that declares its levels.
+
+        Parameters
+        ----------
+        source : DataFrame, pyarrow Table, str or path
+            A pandas DataFrame of categorical columns, or a table of Arrow dictionary columns (a
+            pyarrow Table; a polars DataFrame of Enum columns): every column is a factor, and its
+            categories are the levels, in their order, whether they occur or not. Or the path of a
+            YAML or JSON file, as in `from_yaml`.
+
+        Raises
+        ------
+        DomainError
+            If a column is of another type: levels are never collected from values.
+
+        Notes
+        -----
+        Only the categories are read, never the values. They must have been declared, as in
+        ``pd.CategoricalDtype(["no", "yes"])``: ``astype("category")`` collects those that occur,
+        which is `observed` by another name.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> dose = pd.Categorical(["low"], categories=["low", "mid", "high"], ordered=True)
+        >>> domain = Domain.from_schema(pd.DataFrame({"dose": dose}))
+        >>> domain.levels["dose"], domain.ordered
+        (('low', 'mid', 'high'), ('dose',))
+        """
+        if isinstance(source, str | os.PathLike):
+            return cls.from_yaml(os.fspath(source))
+        levels, ordered = declared_levels(source)
+        return cls(levels, ordered=ordered)
+
+    @classmethod
+    def observed(cls, records: object, factors: Sequence[str] | None = None) -> Domain:
+        """Read the levels off the records, which is NOT private.
+
+        Which levels occur is a fact about the records that no noise protects: one record with a
+        rare value adds a level. For looking at public data, and for tables that never leave. The
+        domain, and every table, release and file made from it, says so for good.
+
+        Parameters
+        ----------
+        records : DataFrame, pyarrow Table, Ibis table, str or path
+            As in `tabulate`.
+        factors : sequence of str, optional
+            The columns to read; by default all.
+
+        Returns
+        -------
+        Domain
+            Levels in increasing order, missing values left out, with ``is_public`` False.
+
+        Raises
+        ------
+        RecordsError
+            If the records cannot be read, or a column has more than a thousand values.
+
+        Warns
+        -----
+        ObservedDomainWarning
+            Always.
+
+        Examples
+        --------
+        >>> import pandas as pd, warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     domain = Domain.observed(pd.DataFrame({"a": ["y", "x", "y"]}))
+        >>> domain
+        Domain(a: 2; NOT PUBLIC: levels read off the records)
+        """
+        warnings.warn(
+            "The levels are read off the records, which is not private: they show which values "
+            "occur, however noisy the counts. Declare the domain from public knowledge to publish.",
+            ObservedDomainWarning,
+            stacklevel=2,
+        )
+        if isinstance(factors, str):
+            raise DomainError(f"`factors` is a sequence of column names: write [{factors!r}].")
+        return cls(distinct_values(records, factors))._stamped()
+
+    def _stamped(self) -> Domain:
+        """The same domain, marked as read off records."""
+        stamped = object.__new__(Domain)
+        for name in Domain.__slots__:
+            object.__setattr__(stamped, name, getattr(self, name))
+        object.__setattr__(stamped, "_is_public", False)
+        object.__setattr__(stamped, "_key", stamped._make_key())
+        return stamped
 
     # -- value ---------------------------------------------------------------------------------
 
@@ -275,7 +395,8 @@ class Domain:
         text = ", ".join(f"{name}: {len(values)}" for name, values in self._levels.items())
         impossible = len(self._structural_zeros)
         zeros = f"; {impossible} structural zero{'s' * (impossible > 1)}" if impossible else ""
-        return f"Domain({text}{zeros})"
+        stamp = "" if self._is_public else "; NOT PUBLIC: levels read off the records"
+        return f"Domain({text}{zeros}{stamp})"
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
         return Domain.from_dict, (self.to_dict(),)
@@ -318,18 +439,35 @@ class Domain:
         return tuple(out)
 
     def _projected_zeros(self, kept: Sequence[str]) -> list[dict[str, Label]]:
-        if not self._structural_zeros:
-            return []
         inside = [dict(z) for z in self._structural_zeros if set(z) <= set(kept)]
-        dropped = tuple(i for i, name in enumerate(self.names) if name not in kept)
-        mask = np.asarray(self.possible().any(axis=dropped))  # axes still in this domain's order
+        if len(inside) == len(self._structural_zeros):
+            return inside
+        # A factor that no zero names makes no difference, and the joint may be too large to hold.
+        named = [n for n in self.names if any(n in zero for zero in self._structural_zeros)]
+        shape = [len(self._levels[n]) for n in named]
+        if math.prod(shape) > MAX_MASK:
+            raise DomainError(
+                f"The structural zeros involve factors of {math.prod(shape):,} cells together, too "
+                f"many to find the impossible cells of a margin (at most {MAX_MASK:,}). Declare "
+                "zeros over fewer factors."
+            )
+        mask = np.ones(shape, dtype=np.bool_)
+        for zero in self._structural_zeros:
+            mask[self._cells_of(zero, named)] = False
+        mask = np.asarray(mask.any(axis=tuple(i for i, n in enumerate(named) if n not in kept)))
+        named = [n for n in named if n in kept]
+        if not named:  # the zeros leave no cell at all, or one for every cell of the margin
+            nothing = [{kept[0]: level} for level in self._levels[kept[0]]]
+            return [] if mask.any() else nothing
         for zero in inside:
-            mask[tuple(self.index(n, zero[n]) if n in zero else slice(None)
-                       for n in self.names if n in kept)] = True  # fmt: skip
-        order = [name for name in self.names if name in kept]
+            mask[self._cells_of(zero, named)] = True
         for cell in np.argwhere(~mask):
-            inside.append({n: self._levels[n][i] for n, i in zip(order, cell, strict=True)})
+            inside.append({n: self._levels[n][i] for n, i in zip(named, cell, strict=True)})
         return inside
+
+    def _cells_of(self, zero: Mapping[str, Label], names: Sequence[str]) -> tuple[Any, ...]:
+        """The index of a partial cell in a table of these factors."""
+        return tuple(self.index(n, zero[n]) if n in zero else slice(None) for n in names)
 
     def _make_key(self) -> tuple[object, ...]:
         def key(label: Label) -> tuple[str, str]:
@@ -340,6 +478,8 @@ class Domain:
             self._ordered,
             tuple((n, self._scores[n]) for n in self.names if n in self._scores),
             frozenset(frozenset((n, key(v)) for n, v in z.items()) for z in self._structural_zeros),
+            frozenset(self._bins.items()),
+            self._is_public,
         )
 
 
@@ -364,6 +504,28 @@ def unlabelled_array(values: Any) -> npt.NDArray[Any]:
     return np.asarray(values)
 
 
+def _with_bins(
+    levels: Mapping[str, Sequence[Label]], bins: Mapping[str, Bins] | None
+) -> tuple[Mapping[str, Sequence[Label]], dict[str, Bins]]:
+    """The levels with those of the bins, and the bins, after checking that they fit."""
+    if not bins:
+        return levels, {}
+    if not isinstance(bins, Mapping) or not all(isinstance(cut, Bins) for cut in bins.values()):
+        raise DomainError(
+            '`bins` is a mapping of factor to Bins, such as {"age": Bins([0, 18, 65, 120])}.'
+        )
+    if not isinstance(levels, Mapping):
+        return levels, {}  # refused by who called
+    levels = {**levels, **{name: cut.labels for name, cut in bins.items() if name not in levels}}
+    for name, cut in bins.items():
+        if len(_checked_levels(name, levels[name])) < len(cut):
+            raise DomainError(
+                f"Factor {name!r} has {len(cut)} bins and fewer levels: give each bin a label, in "
+                "order, or leave the factor out of the levels to have labels made from the edges."
+            )
+    return levels, dict(bins)
+
+
 def _checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
     if not isinstance(name, str) or not name:
         raise DomainError(f"A factor name is non-empty text; got {name!r}.")
@@ -385,41 +547,3 @@ def _checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
     if twice:
         raise DomainError(f"Factor {name!r} has the level {twice[0]!r} twice: levels must differ.")
     return levels
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """YAML whose plain scalars are text unless they are a decimal number or true/false.
-
-    YAML 1.1 reads ``no`` as false and ``1:30`` as ninety, which would rename levels.
-    """
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:  # PyYAML would keep the last in silence
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice")
-        return super().construct_mapping(node, deep)
-
-
-class _PlainDumper(yaml.SafeDumper):
-    """YAML that quotes all text which a YAML 1.1 reader or `_PlainLoader` would read otherwise."""
-
-    def represent_str(self, data: str) -> yaml.ScalarNode:
-        # Only in double quotes is every kind of line break escaped.
-        style = None if data.isprintable() else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
-
-
-_PlainDumper.add_representer(str, _PlainDumper.represent_str)
-
-
-_INTEGER = re.compile(r"^-?(?:0|[1-9][0-9]*)$")
-_FLOAT = re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
-_PlainLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), list("tfTF")
-)
-for _reader in (_PlainLoader, _PlainDumper):
-    _reader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-0123456789"))
-    _reader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-0123456789"))

@@ -61,6 +61,10 @@ class PrecisionWarning(DPContingencyWarning):
     """Numbers arrived with fewer digits than counts need."""
 
 
+class ObservedDomainWarning(DPContingencyWarning):
+    """A domain was read off the records, so that its levels are not private."""
+
+
 class ConvergenceWarning(DPContingencyWarning):
     """A fit stopped before it met its tolerance."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -143,10 +144,126 @@ class ContingencyTable:
         self.__getstate__()
 
     def __getstate__(self) -> NoReturn:
-        raise ConfidentialityError(
-            "A ContingencyTable holds confidential counts and cannot be pickled or copied. Store "
-            "the release made from it, or tabulate the records again."
+        raise _not_copied(self)
+
+
+class ConfidentialMargins:
+    """Confidential counts over some margins of a public domain, all of the same records.
+
+    Made by `tabulate_margins`, where the joint table is too large to exist.
+
+    Parameters
+    ----------
+    tables : sequence of ContingencyTable
+        The margins, each over ``domain.project`` of its factors.
+    domain : Domain
+        The public factors and levels, of which the margins may leave some out.
+
+    Raises
+    ------
+    RecordsError
+        If the tables do not have the same total and the same policies, or are not of this domain.
+
+    Notes
+    -----
+    As with a `ContingencyTable`, the repr shows no count and pickling is refused.
+
+    Examples
+    --------
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"], "C": ["x", "y"]})
+    >>> margins = [("A", "B"), ("C",)]
+    >>> counts = [[[2, 3], [5, 7]], [10, 7]]
+    >>> tables = [ContingencyTable(n, domain.project(m)) for n, m in zip(counts, margins)]
+    >>> ConfidentialMargins(tables, domain)
+    <ConfidentialMargins 2 margins of 3 factors; counts confidential>
+    """
+
+    __slots__ = ("_domain", "_n", "_tables")
+
+    def __init__(self, tables: Sequence[ContingencyTable], domain: Domain) -> None:
+        if not tables or not all(isinstance(table, ContingencyTable) for table in tables):
+            raise RecordsError("The margins are a sequence of at least one ContingencyTable.")
+        for table in tables:
+            if table.domain != domain.project(table.domain.names):
+                raise RecordsError(
+                    f"The margin of {', '.join(table.domain.names)} has other levels than the "
+                    "domain: count it over domain.project(...)."
+                )
+        totals = [int(table.counts.sum()) for table in tables]
+        policies = {(table.n_is_public, table.missing) for table in tables}
+        if len(set(totals)) > 1 or len(policies) > 1:
+            raise RecordsError(
+                "The margins are not of the same records, or missing values were treated in "
+                "different ways: count all of them in one call of tabulate_margins."
+            )
+        self._tables = tuple(tables)
+        self._domain = domain
+        self._n = totals[0]
+
+    @property
+    def domain(self) -> Domain:
+        """The public domain, with the factors that are in no margin."""
+        return self._domain
+
+    @property
+    def margins(self) -> tuple[tuple[str, ...], ...]:
+        """The factors of each margin, as they were asked for."""
+        return tuple(table.domain.names for table in self._tables)
+
+    @property
+    def n(self) -> int:
+        """The number of records: confidential where ``n_is_public`` is False."""
+        return self._n
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of records may be treated as public."""
+        return self._tables[0].n_is_public
+
+    @property
+    def missing(self) -> str | None:
+        """What was done with records that lack a factor; None where it is not known."""
+        return self._tables[0].missing
+
+    def margin(self, *factors: str) -> ContingencyTable:
+        """Return a margin that lies inside one of those counted, with its factors in this order.
+
+        Raises
+        ------
+        DomainError
+            If a factor is unknown or named twice, or no counted margin holds all of them.
+        """
+        wanted = self._domain.project(factors).names
+        for table in self._tables:
+            if table.domain.names == wanted:
+                return table
+        inside = [t for t in self._tables if set(wanted) <= set(t.domain.names)]
+        if not inside:
+            raise DomainError(
+                f"No counted margin holds {', '.join(wanted)} together: name these factors as a "
+                "margin in tabulate_margins."
+            )
+        return min(inside, key=lambda table: table.domain.size).margin(*wanted)
+
+    def __repr__(self) -> str:
+        count, factors = len(self._tables), len({n for m in self.margins for n in m})
+        return (
+            f"<ConfidentialMargins {count} margin{'s' * (count > 1)} of {factors} "
+            f"factor{'s' * (factors > 1)}; counts confidential>"
         )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        self.__getstate__()
+
+    def __getstate__(self) -> NoReturn:
+        raise _not_copied(self)
+
+
+def _not_copied(holder: object) -> ConfidentialityError:
+    return ConfidentialityError(
+        f"A {type(holder).__name__} holds confidential counts and cannot be pickled or copied. "
+        "Store the release made from it, or tabulate the records again."
+    )
 
 
 def check_joint_size(domain: Domain) -> None:
@@ -154,5 +271,6 @@ def check_joint_size(domain: Domain) -> None:
     if domain.size > MAX_CELLS:
         raise RecordsError(
             f"The joint table of these factors has {domain.size:,} cells, more than the "
-            f"{MAX_CELLS:,} that one table may hold. Use fewer factors or levels."
+            f"{MAX_CELLS:,} that one table may hold. Use fewer factors or levels, or count "
+            "margins only, by tabulate_margins."
         )

@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
-import functools
-import glob
-import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
 
-import ibis
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import pyarrow as pa
 
-from dpcontingency.domain import Domain, label_text
-from dpcontingency.errors import DPContingencyError, RecordsError, did_you_mean
-from dpcontingency.table import MAX_COUNT, ContingencyTable, check_joint_size
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from dpcontingency._counting import FAULTS, Count, Factor, Groups, cover
+from dpcontingency._records import Source, column_positions, shielded, source_of
+from dpcontingency.domain import Domain, Label, label_text
+from dpcontingency.errors import DomainError, PrecisionWarning, RecordsError, did_you_mean
+from dpcontingency.table import (
+    MAX_CELLS,
+    ConfidentialMargins,
+    ContingencyTable,
+    check_joint_size,
+)
 
 COUNT_NAMES = frozenset({"n", "count", "counts", "freq", "frequency", "weight", "weights"})
 MAX_LABELS = 20
 
-# Said in full, because whatever DuckDB is not told it guesses from the records.
-_CSV = {"all_varchar": True, "delim": ",", "quote": '"', "escape": '"', "comment": "", "skip": 0}
+# So many records are looked at first, so that a wrong column is found before a long scan of it.
+LOOK = 2**16
+MEMORY_IS_FAST = 2**20  # records in memory that need no such look
 
-_MISSING, _UNDECLARED = -1, -2
-
-_FAULTS = {
-    1: "some are missing",
-    2: "some are negative",
-    3: "some are too large to count with",
-    4: "some are fractional, which leaves unknown how far one record can move a count: the "
-    "sensitivity, on which the noise rests",
-    5: "some are not numbers",
-}
+Recode = Mapping[str, Mapping[Label, Label]]
 
 
 def tabulate(
-    records: object, domain: Domain, *, weights: str | None = None, missing: str = "error"
+    records: object,
+    domain: Domain,
+    *,
+    weights: str | None = None,
+    missing: str = "error",
+    recode: Recode | None = None,
 ) -> ContingencyTable:
     """Count records into the cells of a declared domain.
 
@@ -56,7 +49,8 @@ def tabulate(
         field is a missing value.
     domain : Domain
         The public factors and levels. Values match levels by their text: ``1``, ``1.0`` and
-        ``"1"`` are the same level.
+        ``"1"`` are the same level. A factor with bins needs a column of numbers (in CSV, text that
+        reads as numbers), and each number falls into the bin that holds it.
     weights : str, optional
         The column that says how many records a row stands for (frequency form). It is never
         guessed: records with a column named like one are refused until it is named or dropped.
@@ -64,6 +58,9 @@ def tabulate(
         What to do with nulls and NaN: ``"error"``; ``"drop"``, which leaves out each record that
         lacks a factor; or the text of a level, which counts each of them as that level of its
         factor.
+    recode : mapping of str to mapping, optional
+        For a factor, which values stand for which level, such as ``{"sex": {"M": "male"}}``; other
+        values count as themselves. Public, like the domain, and done in the engine.
 
     Returns
     -------
@@ -77,6 +74,13 @@ def tabulate(
         a structural zero; if the weights are not whole non-negative numbers; if the joint table is
         too large; or if the records cannot be read. Undeclared values are in the ``labels`` of the
         error and never in its message; what the engine says is withheld, for it may quote records.
+    DomainError
+        If `recode` names a factor or level that is not declared.
+
+    Warns
+    -----
+    PrecisionWarning
+        If the weights are of type float32, which does not hold all whole numbers above 2^24.
 
     Notes
     -----
@@ -85,7 +89,12 @@ def tabulate(
     anything was dropped, because the number of complete records is a fact about the records.
 
     One grouped count runs in the engine and only distinct combinations come back, at most one more
-    than declared values can make: a column of identifiers given by mistake is not downloaded.
+    than declared values can make: a column of identifiers given by mistake is not downloaded. In
+    files and other engines the first records are looked at before the others.
+
+    Apache Spark is reached through Ibis. With ``pip install 'dpcontingency[spark]'`` and Java 17,
+    ``ibis.pyspark.connect(SparkSession.builder.getOrCreate())`` starts it, ``.table("records")``
+    of what that returns is an Ibis table, and the counting runs on the cluster.
 
     Examples
     --------
@@ -99,149 +108,176 @@ def tabulate(
     [[1, 0], [0, 0], [1, 1]]
     """
     check_joint_size(domain)
-    fills = _fills(missing, domain)
-    engine = ibis.duckdb.connect()
-    try:
-        source = _shielded(_source, records, engine)
-        wanted = _positions(source.columns, domain, weights, header=source.is_text)
-        table = _shielded(source.take, wanted)
-        query = _grouped_count(table, domain, fills, drop=missing == "drop", text=source.is_text)
-        groups = _shielded(source.run, query)
-    finally:
-        engine.disconnect()
-    cells = tuple(
-        _codes(groups.column(f"c{axis}"), name, domain.positions(name), fills)
-        for axis, name in enumerate(domain.names)
-    )
-    if fault := max(groups.column("fault").to_pylist(), default=0):
-        raise RecordsError(
-            f"The weights in {weights!r} cannot be used: {_FAULTS[fault]}. Weights are "
-            "non-negative whole numbers: how many records a row stands for."
-        )
-    counts = np.zeros(domain.shape, dtype=np.int64)
-    np.add.at(counts, cells, groups.column("n").to_numpy())
+    (counts,) = _counted(records, domain, [domain.names], weights, missing, recode)
     return ContingencyTable(counts, domain, n_is_public=missing != "drop", missing=str(missing))
 
 
-# ------------------------------------------------------------------ where records come from
+def tabulate_margins(
+    records: object,
+    domain: Domain,
+    margins: Sequence[Sequence[str]],
+    *,
+    weights: str | None = None,
+    missing: str = "error",
+    recode: Recode | None = None,
+) -> ConfidentialMargins:
+    """Count records into chosen margins of a domain, whose joint table need not exist.
 
+    Parameters
+    ----------
+    records, domain, weights, missing, recode
+        As in `tabulate`. Factors that are in no margin are not read.
+    margins : sequence of sequences of str
+        The factors of each margin.
 
-@dataclass(frozen=True)
-class _Source:
-    """Records in an engine. Columns go by position, because engines fold or mend their names."""
+    Returns
+    -------
+    ConfidentialMargins
+        The confidential counts. Every margin is of the same records: with `missing` = ``"drop"``,
+        of those that lack none of the factors in any margin.
 
-    columns: tuple[str, ...]
-    take: Callable[[Sequence[int]], Any]  # the columns at these positions, as c0, c1, ...
-    run: Callable[[Any], Any]  # an Ibis expression on them, as a pyarrow Table
-    is_text: bool = False  # numbers arrive as text
+    Raises
+    ------
+    RecordsError
+        As `tabulate` of the factors in the margins would; or if the margins together have too many
+        cells, or the records change while they are counted.
+    DomainError
+        If a margin names an unknown factor, or is there twice.
 
+    Notes
+    -----
+    Factors are put into blocks that hold many margins each and few cells. Where the engine has
+    grouping sets (DuckDB, Spark, PostgreSQL), all blocks are counted in one pass over the records;
+    elsewhere in a pass for each block.
 
-def _in_memory(columns: Sequence[object], column: Callable[[int], Any], engine: Any) -> _Source:
-    def take(positions: Sequence[int]) -> Any:
-        return ibis.memtable(pa.table({f"c{i}": column(p) for i, p in enumerate(positions)}))
-
-    return _Source(tuple(map(str, columns)), take, engine.to_pyarrow)
-
-
-def _in_engine(table: Any, columns: Sequence[str], is_text: bool = False) -> _Source:
-    def take(positions: Sequence[int]) -> Any:
-        return table.select(
-            [table[table.columns[p]].name(f"c{i}") for i, p in enumerate(positions)]
-        )
-
-    return _Source(tuple(columns), take, lambda query: query.to_pyarrow(), is_text)
-
-
-@functools.singledispatch
-def _source(records: object, engine: Any) -> _Source:
-    """Where to count; here whatever hands over its columns by Arrow (polars, pyarrow)."""
-    if not (hasattr(records, "__arrow_c_stream__") and hasattr(records, "columns")):
-        raise RecordsError(
-            "Records are a pandas or polars DataFrame, a pyarrow Table, an Ibis table, or the path "
-            f"of CSV or Parquet files; got {type(records).__name__}."
-        )
-    table = pa.table(records)
-    return _in_memory(table.column_names, table.column, engine)
-
-
-@_source.register
-def _(records: pd.DataFrame, engine: Any) -> _Source:
-    return _in_memory(
-        list(records.columns), lambda position: _arrow(records.iloc[:, position]), engine
-    )
-
-
-@_source.register(ibis.Table)
-def _(records: Any, engine: Any) -> _Source:
-    columns = tuple(records.columns)
-    folded = {name.casefold() for name in columns}
-    if len(folded) < len(columns) and ibis.get_backend(records).name == "duckdb":
-        raise RecordsError(
-            "Two columns of the records differ in upper and lower case only, which DuckDB confuses:"
-            " rename one of them, or drop the one that is not needed."
-        )
-    return _in_engine(records, columns)
-
-
-@_source.register(str)
-@_source.register(os.PathLike)
-def _(records: str | os.PathLike[str], engine: Any) -> _Source:
-    path = os.path.expanduser(os.fspath(records))
-    name = path.lower().removesuffix(".gz").removesuffix(".zst")
-    if not name.endswith((".csv", ".parquet", ".pq")):
-        raise RecordsError(
-            f"Files of records end in .csv or .parquet, also as a glob such as 'folder/*.csv'; got "
-            f"{path!r}. Read any other file yourself and pass the data frame or an Ibis table."
-        )
-    if "://" not in path and not glob.glob(path, recursive=True):
-        raise RecordsError(f"There is no file {path!r}: check the path.")
-    if not name.endswith(".csv"):
-        table = engine.read_parquet(path)
-        return _in_engine(table, table.columns)
-    header = engine.to_pyarrow(engine.read_csv(path, header=False, **_CSV).limit(1)).to_pylist()
-    if not header:
-        raise RecordsError(f"{path!r} is empty: the first line of a CSV file names its columns.")
-    table = engine.read_csv(path, header=True, **_CSV)
-    return _in_engine(table, [text or "" for text in header[0].values()], True)
-
-
-def _arrow(series: pd.Series[Any]) -> Any:
-    """Convert a pandas column: to level texts where Arrow has no plain type (mixed objects)."""
-    try:
-        column = pa.array(series, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return _as_text(series)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    odd = pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
-    return _as_text(series) if odd or pa.types.is_binary(kind) else column
-
-
-def _as_text(series: pd.Series[Any]) -> Any:
-    values = zip(series, series.isna(), strict=True)
-    return pa.array([None if null else label_text(v) for v, null in values], pa.string())
-
-
-def _shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call what may fail in words that quote records: only the name of the failure comes through.
-
-    The error is raised outside the handler, so that not even its context holds the first one.
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> domain = Domain({f"q{i}": ["no", "yes"] for i in range(50)})
+    >>> domain.size
+    1125899906842624
+    >>> records = pd.DataFrame({name: ["yes", "no", "yes"] for name in domain.names})
+    >>> counted = tabulate_margins(records, domain, [("q0", "q1"), ("q49",)])
+    >>> counted
+    <ConfidentialMargins 2 margins of 3 factors; counts confidential>
+    >>> counted.margin("q0", "q1").counts.tolist()
+    [[1, 0], [0, 2]]
     """
-    try:
-        with warnings.catch_warnings():  # Ibis calls DuckDB by names that DuckDB has deprecated
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return work(*args, **kwargs)
-    except (DPContingencyError, MemoryError):
-        raise
-    except Exception as error:
-        failure = type(error).__name__
-    raise RecordsError(
-        f"The records cannot be read or counted ({failure}; the engine's own words are withheld, "
-        "because they may quote records). A CSV file must be UTF-8 and comma-separated, with one "
-        "header line and as many fields on every line."
-    )
+    asked = _checked_margins(domain, margins)
+    named = [name for name in domain.names if any(name in margin for margin in asked)]
+    part = domain.project(named)
+    # A record in a structural zero is an error also where no margin shows it.
+    zeros = {tuple(zero): None for zero in part.structural_zeros}
+    unseen = [zero for zero in zeros if not any(set(zero) <= set(margin) for margin in asked)]
+    counts = _counted(records, part, [*asked, *unseen], weights, missing, recode)
+    public, policy = missing != "drop", str(missing)
+    tables = [
+        ContingencyTable(values, part.project(names), n_is_public=public, missing=policy)
+        for names, values in zip([*asked, *unseen], counts, strict=True)
+    ]
+    return ConfidentialMargins(tables[: len(asked)], domain)
 
 
-# ------------------------------------------------------------------ what is counted
+def _checked_margins(domain: Domain, margins: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    sequences = isinstance(margins, Sequence) and not isinstance(margins, str) and margins
+    if not sequences or not all(isinstance(margin, Sequence) for margin in margins):
+        raise DomainError(
+            'The margins are a sequence of sequences of factors, such as [("A", "B"), ("C",)]; got '
+            f"{margins!r}."
+        )
+    asked = [domain.project(margin).names for margin in margins]
+    for i, margin in enumerate(asked):
+        if any(set(margin) == set(other) for other in asked[:i]):
+            raise DomainError(f"The margin of {', '.join(margin)} is asked for twice.")
+    cells = sum(domain.project(margin).size for margin in asked)
+    if cells > MAX_CELLS:
+        raise RecordsError(
+            f"The margins have {cells:,} cells together, more than the {MAX_CELLS:,} that may be "
+            "held at once. Ask for smaller margins, or for fewer at a time."
+        )
+    return asked
+
+
+def _counted(
+    records: object,
+    domain: Domain,
+    sets: Sequence[tuple[str, ...]],
+    weights: str | None,
+    missing: str,
+    recode: Recode | None,
+) -> list[npt.NDArray[np.int64]]:
+    """The counts over each set of factors, with the axes in its order."""
+    factors = _factors(domain, missing, recode)
+    blocks = cover([frozenset(map(domain.axis, names)) for names in sets], domain.shape)
+    with source_of(records) as source:
+        _check_weights(source, domain, weights)
+        at = column_positions(source, domain.names)
+        at += [] if weights is None else column_positions(source, [weights], "weights")
+        count = Count(factors, blocks, source, drop=missing == "drop", weighted=bool(weights))
+        taken = shielded(source.take, at)
+        if weights is not None and taken[taken.columns[-1]].type().is_float32():
+            # Whatever the weights are: whether one is so large is confidential.
+            warnings.warn(
+                f"The weights in {weights!r} come as float32, which cannot hold whole numbers "
+                "above 2^24: larger ones may have lost digits. Use float64 or integers.",
+                PrecisionWarning,
+                stacklevel=3,
+            )
+        if source.size > MEMORY_IS_FAST:
+            _tables(count, taken.limit(LOOK), weights)
+        tables = _tables(count, taken, weights)
+    out = []
+    for names in sets:
+        axes = [domain.axis(name) for name in names]
+        block = next(block for block in blocks if block.issuperset(axes))
+        kept = [axis for axis in sorted(block) if axis in axes]
+        dropped = tuple(i for i, axis in enumerate(sorted(block)) if axis not in axes)
+        counts = tables[block].sum(axis=dropped)
+        out.append(counts.transpose([kept.index(axis) for axis in axes]))
+    return out
+
+
+def _tables(
+    count: Count, table: object, weights: str | None
+) -> dict[frozenset[int], npt.NDArray[np.int64]]:
+    """The counts over each block of factors, its axes in the domain's order."""
+    found = {}
+    for block, groups in count.groups(table):
+        factors = [count.factors[axis] for axis in sorted(block)]
+        cells = tuple(_codes(groups, factor, count.fills) for factor in factors)
+        if weights is not None and (fault := max(groups["fault"].to_pylist(), default=0)):
+            raise RecordsError(
+                f"The weights in {weights!r} cannot be used: {FAULTS[fault]}. Weights are "
+                "non-negative whole numbers: how many records a row stands for."
+            )
+        counts = np.zeros([factor.size for factor in factors], dtype=np.int64)
+        np.add.at(counts, cells, groups["n"].to_numpy())
+        found[block] = counts
+    if len({int(counts.sum()) for counts in found.values()}) > 1:
+        raise RecordsError(
+            "The records changed while they were counted, so the margins do not agree. Count a "
+            "copy that stays as it is."
+        )
+    return found
+
+
+# ------------------------------------------------------------------ what is declared
+
+
+def _factors(domain: Domain, missing: str, recode: Recode | None) -> list[Factor]:
+    """Say of each factor how its values are to be read."""
+    fills = _fills(missing, domain)
+    recoded = _recoded(recode, domain)
+    factors = []
+    for axis, name in enumerate(domain.names):
+        cut = domain.bins.get(name)
+        # The levels of bins are found by comparing, the others by their text.
+        by_text = {t: i for t, i in domain.positions(name).items() if cut is None or i >= len(cut)}
+        size = len(domain.levels[name])
+        factors.append(
+            Factor(name, axis, size, by_text, cut, fills.get(name), recoded.get(name, {}))
+        )
+    return factors
 
 
 def _fills(missing: str, domain: Domain) -> dict[str, int]:
@@ -259,12 +295,39 @@ def _fills(missing: str, domain: Domain) -> dict[str, int]:
     return fills
 
 
-def _positions(
-    columns: Sequence[str], domain: Domain, weights: str | None, *, header: bool
-) -> list[int]:
-    """Find the columns to read: the factors in order, then the weights if there are any."""
+def _recoded(recode: Recode | None, domain: Domain) -> dict[str, dict[str, int]]:
+    """For each recoded factor, the position of the level that each text stands for."""
+    out: dict[str, dict[str, int]] = {}
+    if not isinstance(recode or {}, Mapping):
+        raise DomainError('`recode` maps factors to mappings, such as {"sex": {"M": "male"}}.')
+    for name, mapping in (recode or {}).items():
+        if name not in domain.names:
+            raise DomainError(
+                f"`recode` names {name!r}, which is no factor of these; "
+                f"{did_you_mean(str(name), domain.names)}"
+            )
+        if not isinstance(mapping, Mapping):
+            raise DomainError(
+                f"`recode` maps the values of {name!r} to levels, as in {{{name!r}: "
+                f"{{'M': 'male'}}}}; got {mapping!r}."
+            )
+        known = domain.positions(name)
+        targets = {label_text(v): domain.index(name, level) for v, level in mapping.items()}
+        for text, position in targets.items():
+            if known.get(text, position) != position:
+                raise DomainError(
+                    f"`recode` makes {text!r} of {name!r} another level, but it is a level itself: "
+                    "rename the level in the domain, or leave the value alone."
+                )
+        if len(targets) < len(mapping):
+            raise DomainError(f"`recode` has two values of {name!r} with the same text.")
+        out[name] = targets
+    return out
+
+
+def _check_weights(source: Source, domain: Domain, weights: str | None) -> None:
     if weights is None:
-        for name in columns:
+        for name in source.columns:
             if name.casefold() in COUNT_NAMES and name not in domain.names:
                 raise RecordsError(
                     f"Does column {name!r} say how many records a row stands for? Then pass "
@@ -276,106 +339,27 @@ def _positions(
         )
     elif weights in domain.names:
         raise RecordsError(f"Column {weights!r} cannot be both a factor and the weights.")
-    for name in (*domain.names, *([] if weights is None else [weights])):
-        if name not in columns:
-            what = "weights" if name == weights else "factor"
-            # Without a header line the first record stands in the place of the names.
-            hint = (
-                f"the first line of the file must name its {len(columns)} columns (what it says "
-                "is in the `labels` of this error)."
-                if header
-                else did_you_mean(name, columns)
-            )
-            raise RecordsError(
-                f"The records have no column {name!r} ({what}); {hint}", labels=tuple(columns)
-            )
-        if columns.count(name) > 1:
-            raise RecordsError(f"The records have several columns {name!r}: keep one of them.")
-    return [columns.index(name) for name in (*domain.names, *([weights] if weights else []))]
-
-
-def _grouped_count(
-    table: Any, domain: Domain, fills: Mapping[str, int], *, drop: bool, text: bool
-) -> Any:
-    """Ask for the distinct combinations of factors: ``n`` of each, and the ``fault`` of weights."""
-    keys, weights = table.columns[: len(domain.names)], table.columns[len(domain.names) :]
-    room = 1  # how many groups declared values can make: one more proves that some are undeclared
-    for key, name in zip(keys, domain.names, strict=True):
-        kind = table[key].type()
-        if kind.is_nested() or kind.is_binary():
-            raise RecordsError(
-                f"Factor {name!r} has values of type {type(kind).__name__}, which are no levels: "
-                "recode them to text, numbers or booleans."
-            )
-        null = name in fills
-        # Beside the levels: a null and, in floating point, -0.0 and NaN.
-        room *= len(domain.levels[name]) + null + kind.is_floating() * (1 + null)
-        if drop:
-            table = table.filter(~_is_null(table[key]))
-    n, fault = table.count(), ibis.literal(0)
-    if weights:
-        n, fault = _weighted(table[weights[0]], text)
-    return table.group_by(keys).agg(n=n, fault=fault).limit(room + 1)
-
-
-def _is_null(column: Any) -> Any:
-    null = column.isnull()
-    return null | column.isnan() if column.type().is_floating() else null
-
-
-def _weighted(weight: Any, text: bool) -> tuple[Any, Any]:
-    """Sum the weights in int64, with the gravest of their faults, 0 for none."""
-    number = weight.try_cast("float64") if text else weight
-    kind = number.type()
-    if kind.is_boolean() or not kind.is_numeric():
-        return ibis.literal(0), ibis.literal(5)
-    fault = ibis.cases(
-        (weight.isnull(), 1),
-        (number.isnull(), 5),
-        (_is_null(number), 1),
-        (number < 0, 2),
-        (number > MAX_COUNT, 3),
-        (ibis.literal(False) if kind.is_integer() else number % 1 != 0, 4),
-        else_=0,
-    )
-    whole = weight.try_cast("int64") if text else weight.cast("int64")
-    return ibis.cases((fault == 0, whole), else_=0).sum().cast("int64"), fault.max()
 
 
 # ------------------------------------------------------------------ from values to levels
 
 
-def _codes(
-    column: Any, name: str, positions: Mapping[str, int], fills: Mapping[str, int]
-) -> npt.NDArray[np.intp]:
+def _codes(groups: Groups, factor: Factor, fills: bool) -> npt.NDArray[np.intp]:
     """Find the position of each group's level, or say what is wrong with the values."""
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
-    encoded = column.dictionary_encode().combine_chunks()
-    values = encoded.dictionary
-    # NumPy keeps float32, in which the text of 0.1 is "0.1".
-    floating = pa.types.is_floating(values.type)
-    values = (
-        _shielded(values.to_numpy, zero_copy_only=False)
-        if floating
-        else _shielded(values.to_pylist)
-    )
-    fill = fills.get(name, _MISSING)
-    known = [fill if pd.isna(v) else positions.get(label_text(v), _UNDECLARED) for v in values]
-    lookup = np.array([*known, fill], dtype=np.intp)
-    codes: npt.NDArray[np.intp] = lookup[encoded.indices.fill_null(-1).to_numpy()]
-    if (codes == _UNDECLARED).any():
-        labels = [v for v, code in zip(values, known, strict=True) if code == _UNDECLARED]
+    codes, values, known = factor.codes(groups)
+    if (codes == Factor.UNDECLARED).any():
+        labels = [v for v, code in zip(values, known, strict=True) if code == Factor.UNDECLARED]
+        what = "lie in none of its bins" if factor.bins else "the domain does not declare"
         raise RecordsError(
-            f"Factor {name!r} has values that the domain does not declare (see the `labels` of "
-            "this error: they are confidential). Declare them as levels, or recode the records.",
+            f"Factor {factor.name!r} has values that {what} (see the `labels` of this error: they "
+            f"are confidential). {factor.remedy} or recode the records.",
             labels=tuple(sorted(labels, key=label_text)[:MAX_LABELS]),
         )
-    if (codes == _MISSING).any():
+    if (codes == Factor.MISSING).any():
         also = ", and does not declare the level that stands for them" if fills else ""
         raise RecordsError(
-            f"Factor {name!r} has missing values{also}. Pass missing='drop' to leave out every "
-            f"record that lacks a factor; or declare a level for them in {name!r} and pass "
-            "missing='<that level>'; or mend the records."
+            f"Factor {factor.name!r} has missing values{also}. Pass missing='drop' to leave out "
+            f"every record that lacks a factor; or declare a level for them in {factor.name!r} and "
+            "pass missing='<that level>'; or mend the records."
         )
     return codes

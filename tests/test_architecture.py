@@ -22,6 +22,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # its __init__.
 FLOORS = {
     "errors": 0,
+    "_labels": 0,
+    "_schema": 0,
+    "_yaml": 0,
+    "_watch": 0,
+    "_records": 0,
+    "bins": 0,
     "domain": 0,
     "privacy": 0,
     "privacy.gdp": 0,
@@ -41,6 +47,7 @@ FLOORS = {
     "release.exports": 1,
     "release.integers": 1,
     # what turns counts into noisy counts
+    "_counting": 2,
     "tabulate": 2,
     "release.mechanisms": 2,
     "release.comparison": 2,
@@ -122,7 +129,15 @@ PLANNED = tuple(f"{PACKAGE}.{name}".rstrip(".") for name in FLOORS)
 OPTIONAL = frozenset({"polars", "pyspark", "mbi"})
 
 CONFIDENTIAL = tuple(
-    f"{PACKAGE}.{name}" for name in ("table", "tabulate", "release.mechanisms", "release.publish")
+    f"{PACKAGE}.{name}"
+    for name in (
+        "_records",
+        "_counting",
+        "table",
+        "tabulate",
+        "release.mechanisms",
+        "release.publish",
+    )
 )
 BEHIND_THE_WALL = tuple(f"{PACKAGE}.{name}" for name in ("inference", "report"))
 

@@ -40,6 +40,35 @@ def test_the_search_finds_what_is_planted(table):
     assert leaks("7,919 records")
 
 
+def test_margins_and_what_is_read_off_the_records_show_nothing(tmp_path):
+    """Numbers in a column with bins and values of a recoding are as confidential as counts."""
+    frame = pd.DataFrame({"A": [7919, 10007], "B": ["7919", "10007"], "w": PLANTED})
+    recode = {"B": {"7919": "u", "10007": "v"}}
+    domain = dpc.Domain({"B": ["u", "v"]}, bins={"A": dpc.Bins([0, 9000, 20000])})
+    options = {"weights": "w", "recode": recode}
+    margins = dpc.tabulate_margins(frame, domain, [("A",), ("B",)], **options)
+    assert margins.margin("A").counts.tolist() == list(PLANTED)
+    release = dpc.release_table(margins.margin("A"), LOSS)
+    release.save(tmp_path / "r.json")
+    texts = [repr(margins), repr(release), (tmp_path / "r.json").read_text(), repr(domain)]
+    narrow = dpc.Domain({"B": ["u", "v"]}, bins={"A": dpc.Bins([0, 1])})
+    for call in (
+        lambda: pickle.dumps(margins),
+        lambda: margins.margin("A", "B"),
+        lambda: dpc.tabulate(frame, narrow, **options),
+        lambda: dpc.tabulate(frame, domain, weights="w"),
+        lambda: dpc.tabulate_margins(frame, domain, [("B",)], weights="w"),
+        lambda: dpc.tabulate(frame.assign(w=0.5), domain, **options),
+        lambda: dpc.Domain.from_schema(frame),
+    ):
+        with pytest.raises(dpc.errors.DPContingencyError) as caught:
+            call()
+        texts.append("".join(traceback.format_exception_only(caught.value)))
+        texts.append(pickle.dumps(caught.value))
+    for text in texts:
+        assert not leaks(text)
+
+
 @pytest.mark.filterwarnings("ignore::dpcontingency.errors.DPContingencyWarning")
 def test_nothing_that_leaves_holds_a_planted_count(table, tmp_path):
     release = dpc.release_table(table, LOSS)

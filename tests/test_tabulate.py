@@ -21,9 +21,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpcontingency.bins import Bins
 from dpcontingency.domain import Domain, label_text
-from dpcontingency.errors import DPContingencyError, RecordsError
-from dpcontingency.tabulate import MAX_LABELS, tabulate
+from dpcontingency.errors import (
+    DomainError,
+    DPContingencyError,
+    PrecisionWarning,
+    RecordsError,
+)
+from dpcontingency.tabulate import LOOK, MAX_LABELS, tabulate
 
 DATA = Path(__file__).parents[1] / "data"
 ODD_NAMES = ["my a", "b-c", "1st", "class", "C", "np", "x:y", "α", 'q"u', "a", "A", "it's"]
@@ -651,6 +657,17 @@ def test_weights_of_other_types():
     assert "missing" in str(refusal(nan, AB, weights="w"))
 
 
+def test_weights_in_single_precision():  # C24
+    frame = FRAME.assign(w=np.array([16777217, 0, 0, 0], np.float32))
+    for records in (frame, on_duckdb(frame)):
+        with pytest.warns(PrecisionWarning, match="float32") as caught:
+            assert counts(records, AB, weights="w")[0][0] == 16777216
+        assert len(caught) == 1
+        with pytest.warns(PrecisionWarning) as small:
+            assert counts(FRAME.assign(w=np.ones(4, np.float32)), AB, weights="w")[0][0] == 1
+        assert str(small[0].message) == str(caught[0].message)
+
+
 def test_weights_beside_missing_factors():
     frame = FRAME.assign(w=[1, 2, 3, 4], b=["u", None, "w", "w"])
     assert counts(frame, AB, weights="w", missing="drop") == [[1, 0, 0], [0, 0, 7]]
@@ -678,7 +695,211 @@ def test_counts_too_large_for_a_table_are_refused():
         refusal(frame, AB, weights="n")
 
 
+# ------------------------------------------------------------------ bins
+
+
+AGES = Domain({"a": ["x", "y"]}, bins={"age": Bins([0, 18, 65, 120])})
+AGED = pd.DataFrame({"a": ["x", "x", "y", "y", "y", "y"], "age": [0, 17, 18, 64, 65, 120]})
+
+
+@anywhere
+def test_numbers_fall_into_bins(home, tmp_path):
+    assert counts(home(AGED, tmp_path), AGES) == [[2, 0, 0], [0, 2, 2]]
+    right = Domain({"a": ["x", "y"]}, bins={"age": Bins([0, 18, 65, 120], closed="right")})
+    assert counts(home(AGED, tmp_path), right) == [[2, 0, 0], [1, 2, 1]]
+    halves = AGED.assign(age=AGED["age"] / 2)
+    assert counts(home(halves, tmp_path), AGES) == [[2, 0, 0], [1, 3, 0]]
+
+
+@anywhere
+def test_numbers_outside_the_bins_are_not_declared(home, tmp_path):
+    for odd in (-1, 121, 7919):
+        frame = AGED.assign(age=[0, 17, 18, 64, 65, odd])
+        error = refusal(home(frame, tmp_path), AGES)
+        assert "none of its bins" in str(error)
+        assert "7919" not in str(error)
+        assert [label_text(v) for v in error.labels] == [str(odd)]
+    ends = Domain({"a": ["x", "y"]}, bins={"age": Bins([-math.inf, 18, 65, math.inf])})
+    frame = AGED.assign(age=[-1e300, 17, 18, 64, 65, 1e300])
+    assert counts(home(frame, tmp_path), ends) == [[2, 0, 0], [0, 2, 2]]
+    refusal(home(AGED.assign(age=[0, 17, 18, 64, 65, math.inf]), tmp_path), ends)
+
+
+@anywhere
+def test_missing_numbers(home, tmp_path):
+    frame = AGED.assign(age=[0, None, 18, 64, 65, 120])
+    assert "missing values" in str(refusal(home(frame, tmp_path), AGES))
+    assert counts(home(frame, tmp_path), AGES, missing="drop") == [[1, 0, 0], [0, 2, 2]]
+    levels = {"a": ["x", "y"], "age": [*AGES.levels["age"], "?"]}
+    domain = Domain(levels, bins=AGES.bins)
+    assert counts(home(frame, tmp_path), domain, missing="?") == [[1, 0, 0, 1], [0, 2, 2, 0]]
+
+
+WHOLE = [0, 17, 18, 64, 65, 120]
+NUMBERS = {
+    "uint64": np.array(WHOLE, np.uint64),
+    "int8": np.array(WHOLE, np.int8),
+    "float32": np.array([0, 17.5, 18, 64, 65, 120], np.float32),
+    "float64": [0.0, -0.0, 18, 20, 65.5, 120],
+    "decimal": [Decimal("0.00"), Decimal("17.99"), *map(Decimal, WHOLE[2:])],
+    "Int64": pd.array(WHOLE, dtype="Int64"),
+    "category": pd.Categorical(WHOLE),
+    "object": pd.Series(WHOLE, dtype=object),
+}
+
+
+@pytest.mark.parametrize("kind", list(NUMBERS))
+def test_numbers_of_every_type(kind):
+    assert counts(AGED.assign(age=NUMBERS[kind]), AGES) == [[2, 0, 0], [0, 2, 2]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["1"] * 6, [True] * 6, pd.date_range("2020", periods=6), pd.Categorical(["1"] * 6)],
+    ids=["text", "bool", "date", "category"],
+)
+def test_bins_need_numbers(values):
+    assert "bins need a column of numbers" in str(refusal(AGED.assign(age=values), AGES))
+
+
+@pytest.mark.parametrize("text", ["secret", "1 2", "0x1F", "nan", "inf", "-", "17,5", "[0, 18)"])
+def test_a_field_that_is_no_number_is_not_declared(text, tmp_path):
+    (tmp_path / "r.csv").write_text(f'a,age\nx,17\ny,"{text}"\n')
+    assert refusal(tmp_path / "r.csv", AGES).labels == (text,)
+    (tmp_path / "r.csv").write_text("a,age\nx,17\ny,1.8e1\ny,\n")
+    assert counts(tmp_path / "r.csv", AGES, missing="drop") == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_whole_numbers_beyond_floating_point():
+    domain = Domain({}, bins={"v": Bins([2**53, 2**53 + 1, 2**53 + 2])})
+    assert counts(pd.DataFrame({"v": [2**53, 2**53 + 1, 2**53 + 2]}), domain) == [1, 2]
+
+
+def spy_on_duckdb(monkeypatch):
+    """The queries that DuckDB is asked from here on, and how many rows each returned."""
+    asked, returned = [], []
+    run = ibis.backends.duckdb.Backend.to_pyarrow
+
+    def spy(self, query, *args, **kwargs):
+        table = run(self, query, *args, **kwargs)
+        asked.append(query)
+        returned.append(table.num_rows)
+        return table
+
+    monkeypatch.setattr(ibis.backends.duckdb.Backend, "to_pyarrow", spy)
+    return asked, returned
+
+
+def test_a_column_of_measurements_is_not_downloaded(monkeypatch):
+    _, returned = spy_on_duckdb(monkeypatch)
+    frame = pd.DataFrame({"age": np.linspace(0, 120, 50_000)})
+    assert sum(counts(frame, AGES.project(["age"]))) == 50_000
+    refusal(frame + 1000, AGES.project(["age"]))
+    assert returned[0] == 3
+    assert returned[1] <= 5
+
+
+# ------------------------------------------------------------------ recoding
+
+
+@anywhere
+def test_values_stand_for_levels(home, tmp_path):
+    frame = FRAME.assign(a=["1", "2", "b", "x"])
+    recode = {"a": {1: "x", "2": "y", "b": "y"}}
+    assert counts(home(frame, tmp_path), AB, recode=recode) == [[1, 0, 1], [1, 0, 1]]
+    error = refusal(home(frame, tmp_path), AB, recode={"a": {1: "x", 2: "y"}})
+    assert error.labels == ("b",)
+
+
+RECODED = {
+    "int": ([1, 2, 2], {1: "x", "2": "y"}),
+    "int beside null": ([1, 2, 2, None], {1: "x", "2": "y"}),
+    "int8": (np.array([1, 2, 2, 7], np.int8), {1.0: "x", 2: "y", 7: "?", 300: "x"}),
+    "float": ([1.5, 2.0, 2.0, None], {1.5: "x", "2": "y", "2.0": "x"}),
+    "float32": (np.array([0.1, 2, 2], np.float32), {0.1: "x", 2: "y", 1e-50: "y"}),
+    "bool": ([True, False, False], {True: "x", "False": "y"}),
+    "object bool": ([True, False, False, None], {True: "x", "False": "y"}),
+    "decimal": (
+        [Decimal("1.50"), Decimal(2), Decimal("2.00"), None],
+        {"1.5": "x", 2: "y", "1.999": "x", 10**40: "x"},
+    ),
+    "text": (["x", "b", "y", None], {"b": "y"}),
+    "text and itself": (["x", "b", "y", None], {"b": "y", "x": "x"}),
+    "category": (pd.Categorical(["1", "2", "2", None]), {1: "x", 2: "y"}),
+    "object": (pd.Series([1, "b", "b", None], dtype=object), {1: "x", "b": "y"}),
+    "nothing": ([None] * 4, {1: "x"}),
+}
+
+
+@pytest.mark.parametrize("kind", list(RECODED))
+def test_recoding_goes_by_the_text_of_a_value(kind):
+    values, mapping = RECODED[kind]
+    domain = Domain({"v": ["x", "y", "?"]})
+    frame = pd.DataFrame({"v": values})
+    texts = {label_text(source): level for source, level in mapping.items()}
+    seen = [
+        "?" if pd.isna(v) else texts.get(label_text(v), label_text(v))
+        for v in frame["v"].to_numpy()
+    ]
+    expected = [seen.count(level) for level in ("x", "y", "?")]
+    options = {"recode": {"v": mapping}, "missing": "?"}
+    assert counts(frame, domain, **options) == expected
+    assert counts(frame.assign(w=3), domain, weights="w", **options) == [3 * n for n in expected]
+
+
+def test_many_codes_come_back_as_few_levels(monkeypatch):
+    _, returned = spy_on_duckdb(monkeypatch)
+    codes = [f"c{i}" for i in range(1000)]
+    recode = {"v": {code: "low" if i < 300 else "high" for i, code in enumerate(codes)}}
+    frame = pd.DataFrame({"v": codes * 7})
+    assert counts(frame, Domain({"v": ["low", "high"]}), recode=recode) == [2100, 4900]
+    assert returned == [2]
+
+
+def test_recoding_and_bins():
+    domain = Domain({"age": [*AGES.levels["age"], "unknown"]}, bins=AGES.bins)
+    frame = pd.DataFrame({"age": [5, 999, None, 30, 998]})
+    recode = {"age": {999: "unknown", 998: "[0, 18)"}}
+    assert counts(frame, domain, recode=recode, missing="unknown") == [2, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("recode", "says"),
+    [
+        ({"c": {"M": "x"}}, "no factor"),
+        ({"A": {"M": "x"}}, "did you mean 'a'"),
+        ({"a": {"M": "z"}}, "no level 'z'"),
+        ({"a": ["M", "x"]}, "maps the values of 'a'"),
+        ({"a": {"x": "y"}}, "is a level itself"),
+        ({"a": {1: "x", "1": "y"}}, "same text"),
+        (["a"], "maps factors"),
+    ],
+)
+def test_a_recoding_that_is_none(recode, says):
+    with pytest.raises(DomainError, match=says):
+        tabulate(FRAME, AB, recode=recode)
+
+
+def test_dates_are_not_recoded():
+    frame = pd.DataFrame({"v": [datetime.date(2020, 1, 1)]})
+    assert "recode takes" in str(refusal(frame, Domain({"v": ["x"]}), recode={"v": {"M": "x"}}))
+
+
 # ------------------------------------------------------------------ limits
+
+
+def test_a_wrong_column_is_found_before_the_long_scan(monkeypatch, tmp_path):
+    frame = pd.DataFrame({"a": [f"secret{i}" for i in range(3 * LOOK)], "b": "u"})
+    path = as_parquet(frame, tmp_path)
+    asked, _ = spy_on_duckdb(monkeypatch)
+    for records in (path, on_duckdb(frame)):
+        del asked[:]
+        refusal(records, AB)
+        (query,) = asked
+        assert LOOK in [limit.n for limit in query.op().find(ibis.expr.operations.Limit)]
+    del asked[:]
+    assert counts(as_parquet(frame.assign(a="x"), tmp_path), AB) == [[3 * LOOK, 0, 0], [0, 0, 0]]
+    assert len(asked) == 2
 
 
 def test_a_joint_too_large_is_refused_before_the_records_are_touched():

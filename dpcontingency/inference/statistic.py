@@ -192,7 +192,7 @@ class _Wald(TestStatistic):
         # The null in the coordinates of the alternative, and what is orthogonal to it.
         spanned = np.linalg.lstsq(wide, narrow, rcond=None)[0][: larger._design.n_columns]
         left, sizes, _ = np.linalg.svd(spanned)
-        rank = int((sizes > SAME_DIRECTION * sizes.max(initial=0.0)).sum())
+        rank = int((sizes > SAME_DIRECTION * sizes.max(initial=1.0)).sum())
         free = left[:, rank:]
         offset = (model._offset - larger._offset)[inside]
         target = np.linalg.lstsq(wide, offset, rcond=None)[0][: larger._design.n_columns]

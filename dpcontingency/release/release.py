@@ -216,8 +216,9 @@ class Release:
 
     @property
     def private(self) -> bool:
-        """Whether the counts behind the table were protected at all."""
-        return self.origin in ("released", "third-party") and not self.noise.is_exact
+        """Whether the counts behind the table, and its levels, were protected at all."""
+        noised = self.origin in ("released", "third-party") and not self.noise.is_exact
+        return noised and self.domain.is_public
 
     @property
     def n_total(self) -> int | float:
@@ -402,8 +403,12 @@ class Release:
         low, high = float(spread.min()), float(spread.max())
         sd = f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
         missing = self.provenance.get("missing")
+        if self.origin == "simulated":
+            loss = f"NOT PRIVATE: simulated, at {loss}"
+        elif not self.domain.is_public:
+            loss = f"NOT PRIVATE: levels read off the records, outside the loss of {loss}"
         return {
-            "Privacy": f"NOT PRIVATE: simulated, at {loss}" if self.origin == "simulated" else loss,
+            "Privacy": loss,
             "Neighbours": self._relation(),
             "Public": public_totals_in_words(self.strata if self.totals is not None else None),
             "Noise": f"{self.noise.name}, standard deviation of a cell {sd}",

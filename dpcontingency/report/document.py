@@ -184,6 +184,11 @@ def _not_private(release: Release) -> str:
             "NOT PRIVATE: the noise of this table came from a seeded generator, for simulation "
             "or teaching. Whoever knows the seed can remove it."
         )
+    if not release.domain.is_public:
+        return (
+            "NOT PRIVATE: the levels were read off the records, so they show which values occur. "
+            "The noise protects the counts only."
+        )
     if not release.private:
         return "NOT PRIVATE: this table carries no noise."
     return ""

@@ -8,6 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from dpcontingency.bins import Bins
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
@@ -33,6 +34,10 @@ CHECKER = jsonschema.Draft202012Validator(SCHEMA)
 LEVELS = {"A": [1, 2.5, "x"], "B": ["b", True], "Ç": ["c", "d"]}
 PLAIN = Domain(LEVELS, ordered=["B"], scores={"A": [0, 1, 2.5]})
 HOLED = Domain(LEVELS, structural_zeros=[{"A": "x", "Ç": "d"}, {"A": 1, "B": True, "Ç": "c"}])
+BINNED = Domain(
+    {"A": ["low", "mid", "?"], "Ç": ["c", "d"]},
+    bins={"A": Bins([-np.inf, 0.5, np.inf], closed="right"), "B": Bins([0, 1, 2])},
+)
 COUNTS = np.arange(12).reshape(3, 2, 2) + 5
 PUBLIC = np.arange(12.0).reshape(3, 2, 2) + 1
 EVERY = [
@@ -77,6 +82,10 @@ def every_release():
         yield f"{domain} third", Release.from_noisy_table(COUNTS, domain, **third)
         known = Release.from_noisy_table(COUNTS, domain, sigma=2, neighbours="add-remove")
         yield f"{domain} third, known", known
+    binned = release_table(ContingencyTable(COUNTS, BINNED), GDP(1))
+    yield "binned", binned
+    observed = Domain.from_dict({**BINNED.to_dict(), "observed": True})
+    yield "observed", release_table(ContingencyTable(COUNTS, observed), GDP(1))
 
 
 RELEASES = dict(every_release())
@@ -168,7 +177,7 @@ def mutants(document):
 MUTATED = [
     name
     for name in RELEASES
-    if name in ("Domain(A: 3, B: 2, Ç: 2) third", "Domain(A: 3, B: 2, Ç: 2) dropped")
+    if name in ("Domain(A: 3, B: 2, Ç: 2) third", "Domain(A: 3, B: 2, Ç: 2) dropped", "observed")
     or "Laplace() replace-one ()" in name
     or "BlockJamesStein() replace-one ('Ç', 'A')" in name
     or "RankDeficientJamesStein(target=<3 x 2 x 2 array>) replace-one ()" in name

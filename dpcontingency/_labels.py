@@ -1,0 +1,26 @@
+"""What a level may be called, and the text by which a value matches it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TypeAlias
+
+import numpy as np
+
+Label: TypeAlias = str | int | float | bool
+
+
+def label_text(label: object) -> str:
+    """Return the text by which a level is matched: ``1``, ``1.0`` and ``"1"`` are the same level.
+
+    Examples
+    --------
+    >>> label_text(1.0), label_text("1"), label_text(True), label_text(0.5)
+    ('1', '1', 'True', '0.5')
+    """
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    if isinstance(label, Decimal) and label.is_finite():  # SQL's 1.00 is the number 1
+        whole = label == label.to_integral_value()
+        return str(int(label)) if whole else format(label, "f").rstrip("0")
+    return str(label)

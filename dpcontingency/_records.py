@@ -1,0 +1,285 @@
+"""Where records live, and how a question is put to the engine that holds them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import ibis
+import pandas as pd
+import pyarrow as pa
+
+from dpcontingency._labels import Label, label_text
+from dpcontingency._watch import run_in_duckdb, waiting
+from dpcontingency.errors import DPContingencyError, RecordsError, did_you_mean
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_OBSERVED = 1000  # more values than this are identifiers or measurements, no levels
+
+# Said in full, because whatever DuckDB is not told it guesses from the records.
+_CSV = {"all_varchar": True, "delim": ",", "quote": '"', "escape": '"', "comment": "", "skip": 0}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Records in an engine. Columns go by position, because engines fold or mend their names."""
+
+    columns: tuple[str, ...]
+    take: Callable[[Sequence[int]], Any]  # the columns at these positions, as c0, c1, ...
+    engine: Any  # the Ibis backend
+    is_text: bool = False  # numbers arrive as text
+    size: float = float("inf")  # how many records there are, where that is known
+    plain: bool = True  # the engine knows every table that a query names
+
+    def run(self, query: Any) -> Any:
+        """The answer to an Ibis expression, as a pyarrow Table, while somebody may watch."""
+        if self.engine.name == "duckdb":
+            return run_in_duckdb(functools.partial(self.engine.to_pyarrow, query), self.engine.con)
+        with waiting():
+            if self.engine.name == "pyspark":
+                # By way of pandas, which Ibis goes, a whole number beside a null is a float.
+                with _without_log("SQLQueryContextLogger"):
+                    return self.engine.raw_sql(self.engine.compile(query)).toArrow()
+            return self.engine.to_pyarrow(query)
+
+
+@contextlib.contextmanager
+def _without_log(name: str) -> Iterator[None]:
+    """Silence a logger: PySpark prints errors, with the values they quote, as well as raising."""
+    logger = logging.getLogger(name)
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+@contextlib.contextmanager
+def source_of(records: object) -> Iterator[Source]:
+    """Records where they are; by an embedded DuckDB unless they are in an engine already.
+
+    Raises
+    ------
+    RecordsError
+        If this is no kind of records, or they cannot be read.
+    """
+    embedded = ibis.duckdb.connect()
+    try:
+        embedded.con.execute(
+            "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
+        )
+        yield shielded(_source, records, embedded)
+    finally:
+        embedded.disconnect()
+
+
+def _in_memory(
+    columns: Sequence[object], column: Callable[[int], Any], engine: Any, size: int
+) -> Source:
+    def take(positions: Sequence[int]) -> Any:
+        chosen = pa.table({f"c{i}": _of_some_type(column(p)) for i, p in enumerate(positions)})
+        engine.con.register("records", chosen)
+        return engine.table("records")
+
+    return Source(tuple(map(str, columns)), take, engine, size=size)
+
+
+def _of_some_type(column: Any) -> Any:
+    """The column; of nulls only, with a type that Ibis has a name for."""
+    return column.cast(pa.int64()) if pa.types.is_null(column.type) else column
+
+
+def _in_engine(
+    table: Any, columns: Sequence[str], engine: Any, is_text: bool = False, plain: bool = True
+) -> Source:
+    def take(positions: Sequence[int]) -> Any:
+        return table.select(
+            [table[table.columns[p]].name(f"c{i}") for i, p in enumerate(positions)]
+        )
+
+    return Source(tuple(columns), take, engine, is_text, plain=plain)
+
+
+@functools.singledispatch
+def _source(records: object, engine: Any) -> Source:
+    """Where to count; here whatever hands over its columns by Arrow (polars, pyarrow)."""
+    if not (hasattr(records, "__arrow_c_stream__") and hasattr(records, "columns")):
+        raise RecordsError(
+            "Records are a pandas or polars DataFrame, a pyarrow Table, an Ibis table, or the path "
+            f"of CSV or Parquet files; got {type(records).__name__}."
+        )
+    table = pa.table(records)
+    return _in_memory(table.column_names, table.column, engine, table.num_rows)
+
+
+@_source.register
+def _(records: pd.DataFrame, engine: Any) -> Source:
+    return _in_memory(
+        list(records.columns),
+        lambda position: _arrow(records.iloc[:, position]),
+        engine,
+        len(records),
+    )
+
+
+@_source.register(ibis.Table)
+def _(records: Any, engine: Any) -> Source:
+    columns = tuple(records.columns)
+    folded = {name.casefold() for name in columns}
+    backend = ibis.get_backend(records)
+    if len(folded) < len(columns) and backend.name == "duckdb":
+        raise RecordsError(
+            "Two columns of the records differ in upper and lower case only, which DuckDB confuses:"
+            " rename one of them, or drop the one that is not needed."
+        )
+    plain = not records.op().find(ibis.expr.operations.InMemoryTable)
+    return _in_engine(records, columns, backend, plain=plain)
+
+
+@_source.register(str)
+@_source.register(os.PathLike)
+def _(records: str | os.PathLike[str], engine: Any) -> Source:
+    path = os.path.expanduser(os.fspath(records))
+    name = path.lower().removesuffix(".gz").removesuffix(".zst")
+    if not name.endswith((".csv", ".parquet", ".pq")):
+        raise RecordsError(
+            f"Files of records end in .csv or .parquet, also as a glob such as 'folder/*.csv'; got "
+            f"{path!r}. Read any other file yourself and pass the data frame or an Ibis table."
+        )
+    if "://" not in path and not glob.glob(path, recursive=True):
+        raise RecordsError(f"There is no file {path!r}: check the path.")
+    if not name.endswith(".csv"):
+        table = engine.read_parquet(path)
+        return _in_engine(table, table.columns, engine)
+    header = engine.to_pyarrow(engine.read_csv(path, header=False, **_CSV).limit(1)).to_pylist()
+    if not header:
+        raise RecordsError(f"{path!r} is empty: the first line of a CSV file names its columns.")
+    table = engine.read_csv(path, header=True, **_CSV)
+    return _in_engine(table, [text or "" for text in header[0].values()], engine, True)
+
+
+def _arrow(series: pd.Series[Any]) -> Any:
+    """Convert a pandas column: to level texts where Arrow has no plain type (mixed objects)."""
+    try:
+        column = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return _as_text(series)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    odd = pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
+    return _as_text(series) if odd or pa.types.is_binary(kind) else column
+
+
+def _as_text(series: pd.Series[Any]) -> Any:
+    values = zip(series, series.isna(), strict=True)
+    return pa.array([None if null else label_text(v) for v, null in values], pa.string())
+
+
+def shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what may fail in words that quote records: only the name of the failure comes through.
+
+    The error is raised outside the handler, so that not even its context holds the first one.
+    """
+    try:
+        with warnings.catch_warnings():  # Ibis calls DuckDB by names that DuckDB has deprecated
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return work(*args, **kwargs)
+    except (DPContingencyError, MemoryError):
+        raise
+    except Exception as error:
+        failure = type(error).__name__
+    raise RecordsError(
+        f"The records cannot be read or counted ({failure}; the engine's own words are withheld, "
+        "because they may quote records). A CSV file must be UTF-8 and comma-separated, with one "
+        "header line and as many fields on every line."
+    )
+
+
+def column_positions(source: Source, names: Sequence[str], what: str = "factor") -> list[int]:
+    """Where the columns of these names are, each there once."""
+    for name in names:
+        if name not in source.columns:
+            # Without a header line the first record stands in the place of the names.
+            hint = (
+                f"the first line of the file must name its {len(source.columns)} columns (what it "
+                "says is in the `labels` of this error)."
+                if source.is_text
+                else did_you_mean(name, source.columns)
+            )
+            raise RecordsError(
+                f"The records have no column {name!r} ({what}); {hint}", labels=source.columns
+            )
+        if source.columns.count(name) > 1:
+            raise RecordsError(f"The records have several columns {name!r}: keep one of them.")
+    return [source.columns.index(name) for name in names]
+
+
+def distinct_values(records: object, names: Sequence[str] | None) -> dict[str, list[Label]]:
+    """The values that occur in each column, in increasing order: not private.
+
+    Raises
+    ------
+    RecordsError
+        If a column has more than `MAX_OBSERVED` values, or none.
+    """
+    with source_of(records) as source:
+        names = source.columns if names is None else names
+        table = shielded(source.take, column_positions(source, names))
+        return {
+            name: _values(source, table.select(key), name)
+            for key, name in zip(table.columns, names, strict=True)
+        }
+
+
+def _values(source: Source, column: Any, name: str) -> list[Label]:
+    check_kind(column[column.columns[0]].type(), name)
+    found = shielded(source.run, column.distinct().limit(MAX_OBSERVED + 1))
+    if found.num_rows > MAX_OBSERVED:
+        raise RecordsError(
+            f"Column {name!r} has more than {MAX_OBSERVED:,} values, so it is no factor: name the "
+            "columns that are, or declare a domain with bins."
+        )
+    by_text = {}
+    for value in python_values(found.column(0)):
+        if not pd.isna(value):
+            by_text[label_text(value)] = value
+    if not by_text:
+        raise RecordsError(f"Column {name!r} has no value but missing ones: leave it out.")
+    values = {text: _label(value) for text, value in by_text.items()}
+    numeric = all(isinstance(value, int | float) for value in values.values())
+    return sorted(values.values(), key=None if numeric else label_text)
+
+
+def _label(value: Any) -> Label:
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # a null made whole numbers floats
+    return value if isinstance(value, str | int | float | bool) else label_text(value)
+
+
+def check_kind(kind: Any, name: str) -> None:
+    """Refuse a column whose type has no levels."""
+    if kind.is_nested() or kind.is_binary():
+        raise RecordsError(
+            f"Factor {name!r} has values of type {type(kind).__name__}, which are no levels: "
+            "recode them to text, numbers or booleans."
+        )
+
+
+def python_values(column: Any) -> Any:
+    """The values of an Arrow column, float32 kept: in it the text of 0.1 is "0.1"."""
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        # A moment has one text wherever it is read.
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    if pa.types.is_floating(column.type):
+        return shielded(column.to_numpy, zero_copy_only=False)
+    return shielded(column.to_pylist)

@@ -1,0 +1,82 @@
+"""Domain files: YAML that says no more than it shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dpcontingency.errors import DomainError
+
+
+def read(path: str | Path) -> Any:
+    """The content of a YAML (or JSON) file.
+
+    Raises
+    ------
+    DomainError
+        If it cannot be read, or is no such file.
+    """
+    try:
+        return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_PlainLoader)
+    except OSError as error:
+        raise DomainError(f"Cannot read the domain file {path}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise DomainError(f"{path} is not UTF-8 text, so it is no domain file.") from None
+    except yaml.YAMLError as error:
+        raise DomainError(f"{path} is not well-formed YAML: {error}") from error
+
+
+def write(path: str | Path, content: dict[str, Any]) -> None:
+    """Write plain data, so that `read` and any YAML 1.1 reader find the same.
+
+    Raises
+    ------
+    DomainError
+        If the file cannot be written.
+    """
+    text = yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML whose plain scalars are text unless they are a decimal number or true/false.
+
+    YAML 1.1 reads ``no`` as false and ``1:30`` as ninety, which would rename levels.
+    """
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1:  # PyYAML would keep the last in silence
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice")
+        return super().construct_mapping(node, deep)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """YAML that quotes all text which a YAML 1.1 reader or `_PlainLoader` would read otherwise."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        # Only in double quotes is every kind of line break escaped.
+        style = None if data.isprintable() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_PlainDumper.add_representer(str, _PlainDumper.represent_str)
+
+
+_INTEGER = re.compile(r"^-?(?:0|[1-9][0-9]*)$")
+_FLOAT = re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
+_PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), list("tfTF")
+)
+for _reader in (_PlainLoader, _PlainDumper):
+    _reader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-0123456789"))
+    _reader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-0123456789"))

@@ -1,0 +1,177 @@
+"""Domains from what declares levels, and from records, which do not."""
+
+import json
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dpcontingency as dpc
+from dpcontingency.domain import Domain
+from dpcontingency.errors import DomainError, ObservedDomainWarning, RecordsError
+from dpcontingency.tabulate import tabulate, tabulate_margins
+
+DOSE = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+FRAME = pd.DataFrame(
+    {"dose": pd.Categorical(["low", "high", None], dtype=DOSE),
+     "code": pd.Categorical([3, 1, 3], categories=[3, 2, 1])}
+)  # fmt: skip
+DECLARED = Domain({"dose": ["low", "mid", "high"], "code": [3, 2, 1]}, ordered=["dose"])
+
+
+def test_pandas_categoricals_declare_levels_that_nobody_has():
+    assert Domain.from_schema(FRAME) == DECLARED
+    assert Domain.from_schema(FRAME.iloc[:0]) == DECLARED
+    assert Domain.from_schema(FRAME).is_public
+    assert tabulate(FRAME, Domain.from_schema(FRAME), missing="drop").counts.sum() == 2
+
+
+def test_arrow_dictionaries_declare_levels():
+    table = pa.table(
+        {
+            "dose": pa.DictionaryArray.from_arrays(
+                pa.array([0, 2, None], pa.int8()), ["low", "mid", "high"], ordered=True
+            ),
+            "code": pa.DictionaryArray.from_arrays(pa.array([0, 2, 0], pa.int8()), [3, 2, 1]),
+        }
+    )
+    assert Domain.from_schema(table) == DECLARED
+    assert Domain.from_schema(table.slice(2, 1)) == DECLARED
+    with pytest.raises(DomainError, match="no chunk"):
+        Domain.from_schema(table.slice(0, 0))
+    assert Domain.from_schema(table.to_batches()[0]).levels == DECLARED.levels
+    chunks = [pa.DictionaryArray.from_arrays([0], [text]) for text in ("b", "a")]
+    assert Domain.from_schema(pa.table({"v": pa.chunked_array(chunks)})).levels["v"] == ("b", "a")
+
+
+def test_polars_enums_declare_levels():
+    frame = pl.DataFrame({"v": pl.Series(["b"], dtype=pl.Enum(["c", "b", "a"]))})
+    assert Domain.from_schema(frame).levels["v"] == ("c", "b", "a")
+
+
+def test_files_declare_levels(tmp_path):
+    DECLARED.to_yaml(tmp_path / "d.yaml")
+    (tmp_path / "d.json").write_text(json.dumps(DECLARED.to_dict()))
+    for name in ("d.yaml", "d.json"):
+        assert Domain.from_schema(tmp_path / name) == DECLARED
+        assert Domain.from_schema(str(tmp_path / name)) == DECLARED
+
+
+def test_categories_of_other_types_go_by_their_text():
+    when = pd.Categorical([], categories=pd.to_datetime(["2020-01-01", "2021-01-01"]))
+    cut = pd.cut([1, 5], [0, 2, 10])
+    flags = pd.Categorical([True], categories=[True, False])
+    domain = Domain.from_schema(pd.DataFrame({"when": when}))
+    assert domain.levels["when"] == ("2020-01-01 00:00:00", "2021-01-01 00:00:00")
+    domain = Domain.from_schema(pd.DataFrame({"cut": cut, "flag": pd.Categorical(flags[[0, 0]])}))
+    assert domain.levels["cut"] == ("(0, 2]", "(2, 10]")
+    assert domain.levels["flag"] == (True, False)
+    frame = pd.DataFrame({"cut": cut})
+    assert tabulate(frame, Domain.from_schema(frame)).counts.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (pd.DataFrame({"a": FRAME["dose"], "b": ["secret"] * 3}), "Column 'b' is of type str"),
+        (pd.DataFrame({"b": [True]}), "Column 'b' is of type bool"),
+        (pa.table({"b": ["secret"]}), "Column 'b' is of type string"),
+        (pl.DataFrame({"b": ["secret"]}), "Column 'b' is of type"),
+        (pa.schema([("b", pa.dictionary(pa.int8(), pa.string()))]), "not what is in it"),
+        (pa.dictionary(pa.int8(), pa.string()), "not what is in it"),
+        (pd.concat([FRAME, FRAME], axis=1), "several columns"),
+        (pd.DataFrame(), "at least one factor"),
+        (FRAME["dose"], "got Series"),
+        ({"a": ["x"]}, "got dict"),
+        (None, "got NoneType"),
+        ("no such file.yaml", "Cannot read"),
+    ],
+)
+def test_what_declares_no_levels(source, says):
+    with pytest.raises(DomainError, match=says) as caught:
+        Domain.from_schema(source)
+    assert "secret" not in str(caught.value)
+
+
+# ------------------------------------------------------------------ read off the records
+
+
+RECORDS = pd.DataFrame(
+    {"b": ["y", "x", None, "y"], "i": [10, 9, 9, 10], "f": [1.0, np.nan, 2.0, -0.5],
+     "t": [True, False, True, True]}
+)  # fmt: skip
+LEVELS = {"b": ("x", "y"), "i": (9, 10), "f": (-0.5, 1, 2), "t": (False, True)}
+
+
+def observe(*args):
+    with pytest.warns(ObservedDomainWarning, match="not private"):
+        return Domain.observed(*args)
+
+
+def test_levels_in_increasing_order(tmp_path):
+    RECORDS.to_parquet(tmp_path / "r.parquet")
+    homes = (RECORDS, pl.from_pandas(RECORDS), pa.table(RECORDS), tmp_path / "r.parquet")
+    for records in homes:
+        domain = observe(records)
+        assert dict(domain.levels) == LEVELS
+        assert not domain.is_public
+    assert observe(RECORDS, ["i"]).names == ("i",)
+    RECORDS[["b", "i"]].to_csv(tmp_path / "r.csv", index=False)
+    assert observe(str(tmp_path / "r.csv")).levels["i"] == ("10", "9")  # in CSV all is text
+
+
+def test_the_stamp_goes_wherever_the_levels_go(tmp_path):
+    domain = observe(RECORDS, ["b", "i"])
+    declared = Domain(dict(domain.levels))
+    assert declared.is_public
+    assert domain != declared
+    assert domain == observe(RECORDS, ["b", "i"])
+    assert "NOT PUBLIC" in repr(domain)
+    domain.to_yaml(tmp_path / "d.yaml")
+    table = tabulate(RECORDS, domain, missing="drop")
+    margins = tabulate_margins(RECORDS, domain, [("i",)])
+    release = dpc.release_table(table, dpc.GDP(1), neighbours="add-remove")
+    release.save(tmp_path / "r.json")
+    again = dpc.load_release(tmp_path / "r.json")
+    for holder in (table, margins, margins.margin("i"), release, again, again.margin("b")):
+        assert not holder.domain.is_public
+        assert "NOT PUBLIC" in repr(holder) or holder is margins
+    for copied in (Domain.from_yaml(tmp_path / "d.yaml"), pickle.loads(pickle.dumps(domain)),
+                   domain.project(["i"])):  # fmt: skip
+        assert not copied.is_public
+    for made in (release, again, again.margin("i")):
+        assert not made.private
+        assert made.statement()["Privacy"].startswith("NOT PRIVATE: levels read off the records")
+    assert json.loads((tmp_path / "r.json").read_text())["domain"]["observed"] is True
+    dpc.write_report(release, tmp_path / "r.html")
+    assert "NOT PRIVATE: the levels were read off" in (tmp_path / "r.html").read_text()
+    assert dpc.release_table(tabulate(RECORDS, Domain({"i": [9, 10]})), dpc.GDP(1)).private
+
+
+@pytest.mark.parametrize(
+    ("records", "factors", "says"),
+    [
+        (pd.DataFrame({"a": [f"secret{i}" for i in range(1001)]}), None, "more than 1,000 values"),
+        (pd.DataFrame({"a": [None, None]}), None, "no value but missing"),
+        (RECORDS, ["c"], "no column 'c'"),
+        (pa.table({"a": [["secret"]]}), None, "no levels"),
+        (pd.DataFrame({"a": [np.inf]}), None, "finite"),
+        ("nowhere.csv", None, "no file"),
+        (3, None, "got int"),
+    ],
+)
+def test_records_without_levels(records, factors, says):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ObservedDomainWarning)
+        with pytest.raises((RecordsError, DomainError), match=says) as caught:
+            Domain.observed(records, factors)
+    assert "secret" not in str(caught.value)
+
+
+def test_factors_are_a_sequence():
+    with pytest.warns(ObservedDomainWarning), pytest.raises(DomainError, match=r"write \['i'\]"):
+        Domain.observed(RECORDS, "i")
