@@ -101,20 +101,7 @@ def independence_test(
         )
     if len(set(involved)) < len(involved):
         raise ModelError(f"Each factor is named once; got {', '.join(map(repr, involved))}.")
-    null = " independent of ".join(_together(group) for group in groups)
-    if given:
-        null += f" given {', '.join(given)}"
-    shown = [repr(group[0] if len(group) == 1 else group) for group in groups]
-    arguments = ["release", *shown, *([f"given={list(given)!r}"] if given else [])]
-    margin = release.margin(*involved)
-    question = Question(
-        name="independence test",
-        null=null,
-        call=f"dpc.independence_test({', '.join(arguments)})",
-        model=LogLinearModel(margin, [(*group, *given) for group in groups]),
-        expected=_product_of_margins(margin, groups, given),
-    )
-    return nested_test(question, how)
+    return nested_test(independence_question(release, groups, given), how)
 
 
 def homogeneity_test(
@@ -246,16 +233,7 @@ def goodness_of_fit_test(
         return model_test(model, statistic=statistic, pvalue=pvalue, n_boot=n_boot, rng=rng)
     how = How(statistic, pvalue, n_boot, rng)
     p = _probabilities(checked_release(release), probabilities)
-    totals = release.totals
-    spread = p if totals is None else p * _per_stratum(totals, release)
-    question = Question(
-        name="goodness-of-fit test",
-        null="the given probabilities",
-        call=f"dpc.goodness_of_fit_test(release, {np.asarray(probabilities).tolist()!r})",
-        model=LogLinearModel(release, [], offset=np.log(np.where(p > 0, p, 1.0))),
-        expected=lambda tables: np.broadcast_to(spread, tables.shape),
-    )
-    return nested_test(question, how)
+    return nested_test(goodness_of_fit_question(release, p), how)
 
 
 def model_test(
@@ -302,6 +280,41 @@ def model_test(
         model=null,
     )
     return nested_test(question, how)
+
+
+# ------------------------------------------------------------------ questions
+
+
+def independence_question(
+    release: Release, groups: Sequence[Sequence[str]], given: Sequence[str]
+) -> Question:
+    """Whether groups of factors are independent of one another given others."""
+    null = " independent of ".join(_together(group) for group in groups)
+    if given:
+        null += f" given {', '.join(given)}"
+    shown = [repr(group[0] if len(group) == 1 else group) for group in groups]
+    arguments = ["release", *shown, *([f"given={list(given)!r}"] if given else [])]
+    margin = release.margin(*(name for group in groups for name in group), *given)
+    return Question(
+        name="independence test",
+        null=null,
+        call=f"dpc.independence_test({', '.join(arguments)})",
+        model=LogLinearModel(margin, [(*group, *given) for group in groups]),
+        expected=_product_of_margins(margin, groups, given),
+    )
+
+
+def goodness_of_fit_question(release: Release, p: Array) -> Question:
+    """Whether the cells have these probabilities."""
+    totals = release.totals
+    spread = p if totals is None else p * _per_stratum(totals, release)
+    return Question(
+        name="goodness-of-fit test",
+        null="the given probabilities",
+        call=f"dpc.goodness_of_fit_test(release, {p.tolist()!r})",
+        model=LogLinearModel(release, [], offset=np.log(np.where(p > 0, p, 1.0))),
+        expected=lambda tables: np.broadcast_to(spread, tables.shape),
+    )
 
 
 # ------------------------------------------------------------------ parts

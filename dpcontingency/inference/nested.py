@@ -150,7 +150,7 @@ def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> Tes
 
     replicates = replicate_statistics(
         cells,
-        means_to_draw_from(question.model, statistic.null_fit),
+        means_to_draw_from(question.model, statistic.null_fit.fittedvalues.to_numpy()),
         on,
         int(how.n_boot),
         source.rng,

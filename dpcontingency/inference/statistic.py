@@ -182,10 +182,11 @@ class _Wald(TestStatistic):
 
     def value(self) -> float:
         model, larger = self.question.model, self.question.saturated
-        strata = np.zeros(model._possible.size, dtype=np.intp)
-        if model.cells.strata is not None:
-            strata = model.cells.strata
-        constants = np.eye(int(strata.max()) + 1)[strata]
+        strata = model.cells.strata  # where totals are public, constants of strata mean nothing
+        n_strata = 0 if strata is None else int(strata.max()) + 1
+        constants = (
+            np.zeros((model._possible.size, 0)) if strata is None else np.eye(n_strata)[strata]
+        )
         inside = larger._possible
         wide = np.hstack([_dense(larger), constants])[inside]
         narrow = np.hstack([_dense(model), constants])[inside]
@@ -271,8 +272,8 @@ STATISTICS: dict[str, type[TestStatistic]] = {
 }
 
 
-def means_to_draw_from(model: LogLinearModel, fit: LogLinearResults) -> Array:
-    """The cell means of the null that a bootstrap draws from, shape (p,).
+def means_to_draw_from(model: LogLinearModel, fitted: Array) -> Array:
+    """The cell means of the null that a bootstrap draws from, given the fitted ones, shape (p,).
 
     Notes
     -----
@@ -283,7 +284,7 @@ def means_to_draw_from(model: LogLinearModel, fit: LogLinearResults) -> Array:
     parameters and v the mean noise variance, but by no more than half; and the model is fitted to
     that (classically, through its margins), so that the null holds. Without noise, nothing moves.
     """
-    fitted, possible = fit.fittedvalues.to_numpy(), model._possible
+    possible = model._possible
     strata = np.zeros(fitted.size, dtype=np.intp) if model.cells.strata is None else model._strata
     groups = int(strata.max()) + 1
     sizes = np.maximum(np.bincount(strata, possible, groups), 1)
