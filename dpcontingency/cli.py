@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from importlib.metadata import version
@@ -19,12 +19,15 @@ from typer.core import TyperGroup
 from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import DPContingencyError, PrivacyError, did_you_mean
-from dpcontingency.inference.hypothesis import independence_test
+from dpcontingency.inference.association_tests import cmh_test, trend_test
+from dpcontingency.inference.hypothesis import homogeneity_test, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.nested import DEFAULT_BOOT
 from dpcontingency.inference.planning import minimum_mu, minimum_n, power, two_by_two
 from dpcontingency.inference.printing import p_equals
 from dpcontingency.inference.questions import TESTS, Question
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.square_tests import marginal_homogeneity_test, symmetry_test
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
@@ -124,10 +127,44 @@ def main() -> None:
 
 
 class Statistic(StrEnum):
-    """Test statistics."""
+    """What a test rests on."""
 
     LR = "lr"
     SCORE = "score"
+    WALD = "wald"
+    JS_PEARSON = "js-pearson"
+
+
+class Method(StrEnum):
+    """How a model is fitted."""
+
+    ML = "ml"
+    NORMAL = "normal"
+
+
+class Penalty(StrEnum):
+    """What is added to the log-likelihood."""
+
+    JEFFREYS = "jeffreys"
+
+
+class PValue(StrEnum):
+    """Where a p-value comes from."""
+
+    AUTO = "auto"
+    ASYMPTOTIC = "asymptotic"
+    BOOTSTRAP = "bootstrap"
+
+
+class Kind(StrEnum):
+    """What is tested."""
+
+    INDEPENDENCE = "independence"
+    HOMOGENEITY = "homogeneity"
+    TREND = "trend"
+    CMH = "cmh"
+    SYMMETRY = "symmetry"
+    MARGINAL_HOMOGENEITY = "marginal-homogeneity"
 
 
 # "\b" keeps the lines of a paragraph of help as they are.
@@ -354,6 +391,13 @@ def fit_model(
             help='Instead of MODEL: a formula such as "A*B + B*C" or "A + B + Symm(A, B)".',
         ),
     ] = None,
+    method: Annotated[
+        Method, typer.Option(help="Maximum likelihood, or minimum chi-square.")
+    ] = Method.ML,
+    penalty: Annotated[
+        Penalty | None,
+        typer.Option(help="Finite estimates where noise has eaten a margin; with --method ml."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also save the results here (JSON).")
     ] = None,
@@ -366,7 +410,11 @@ def fit_model(
     '[`my a` B]'.
     """
     target = None if output is None else _fresh(output, force)
-    results = _model(load_release(release), model, formula).fit(warn_convergence=False)
+    results = _model(load_release(release), model, formula).fit(
+        method=method.value,
+        penalty="jeffreys" if penalty else None,
+        warn_convergence=False,
+    )
     if target is not None:
         results.save(target)
     if as_json:
@@ -375,27 +423,78 @@ def fit_model(
         typer.echo(str(results.summary()))
 
 
-@app.command("test", epilog=_example("test release.json Admit Gender --given Dept"))
+@app.command(
+    "test",
+    epilog=_example(
+        "test release.json Admit Gender --given Dept",
+        "test release.json Dose Cured --kind trend",
+    ),
+)
 def run_test(
     release: ReleaseFile,
-    factors: Annotated[list[str], typer.Argument(metavar="FACTOR...", help="Two factors or more.")],
+    factors: Annotated[
+        list[str], typer.Argument(metavar="FACTOR...", help="The factors in question.")
+    ],
     given: Annotated[
         list[str] | None,
-        typer.Option(metavar="FACTOR", help="Factor to condition on; may be repeated."),
+        typer.Option(
+            metavar="FACTOR",
+            help="Factor to condition on, or that makes the groups; may be repeated.",
+        ),
     ] = None,
+    kind: Annotated[Kind, typer.Option(help="What is tested.")] = Kind.INDEPENDENCE,
     statistic: Annotated[
-        Statistic, typer.Option(help="Likelihood ratio or score statistic.")
-    ] = Statistic.LR,
+        Statistic | None, typer.Option(help="The statistic; each kind of test has its default.")
+    ] = None,
+    pvalue: Annotated[
+        PValue, typer.Option(help="Chi-square, a bootstrap of table and noise, or either.")
+    ] = PValue.AUTO,
+    n_boot: Annotated[int, typer.Option(metavar="N", help="Bootstrap replicates.")] = DEFAULT_BOOT,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the bootstrap, to repeat a p-value.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Test that factors of a release are independent."""
-    result = independence_test(
-        load_release(release), *factors, given=given or (), statistic=statistic.value
-    )
+    """Test a hypothesis, such as independence, on a release."""
+    table, within = load_release(release), given or []
+    options: dict[str, Any] = {} if statistic is None else {"statistic": statistic.value}
+    if kind is not Kind.MARGINAL_HOMOGENEITY:
+        options |= {"pvalue": pvalue.value, "n_boot": n_boot, "rng": seed}
+    result = _TESTS[kind](table, factors, within, options)
     if as_json:
         _print_json(plain.of_test(result))
     else:
         typer.echo(result.summary())
+
+
+def _two(factors: list[str], given: list[str], kind: Kind) -> tuple[str, str]:
+    if len(factors) != 2:
+        _misuse(f"--kind {kind.value} takes two factors; got {len(factors)}.")
+    if given and kind in (Kind.SYMMETRY, Kind.MARGINAL_HOMOGENEITY):
+        _misuse(f"--kind {kind.value} takes no --given; leave it out.")
+    return factors[0], factors[1]
+
+
+_TESTS: dict[Kind, Callable[[Release, list[str], list[str], dict[str, Any]], TestResult]] = {
+    Kind.INDEPENDENCE: lambda table, factors, given, options: independence_test(
+        table, *factors, given=given, **options
+    ),
+    Kind.HOMOGENEITY: lambda table, factors, given, options: homogeneity_test(
+        table, *factors, by=given, **options
+    ),
+    Kind.TREND: lambda table, factors, given, options: trend_test(
+        table, *_two(factors, given, Kind.TREND), given=given, **options
+    ),
+    Kind.CMH: lambda table, factors, given, options: cmh_test(
+        table, *_two(factors, given, Kind.CMH), given, **options
+    ),
+    Kind.SYMMETRY: lambda table, factors, given, options: symmetry_test(
+        table, *_two(factors, given, Kind.SYMMETRY), **options
+    ),
+    Kind.MARGINAL_HOMOGENEITY: lambda table, factors, given, options: marginal_homogeneity_test(
+        table, *_two(factors, given, Kind.MARGINAL_HOMOGENEITY), **options
+    ),
+}
 
 
 @app.command(

@@ -331,6 +331,47 @@ def test_undeclared_values_stay_out_of_the_message(folder, tmp_path):
     assert "Rejected" not in line
 
 
+CMH = "Cochran-Mantel-Haenszel test"
+
+
+@pytest.mark.parametrize(
+    ("args", "name", "df"),
+    [
+        (["Admit", "Gender", "--kind", "homogeneity", "--given", "Dept"], "homogeneity test", 15),
+        (["Admit", "Gender", "--kind", "trend"], "trend test", 1),
+        (
+            ["Admit", "Gender", "--kind", "cmh", "--given", "Dept"],
+            "Cochran-Mantel-Haenszel test",
+            1,
+        ),
+        (["Admit", "Dept", "--statistic", "wald"], "independence test", 5),
+    ],
+)
+def test_kinds_of_tests(folder, args, name, df):
+    out = json.loads(run("test", folder / "release.json", *args, "--json"))
+    assert (out["name"], out["df"]) == (name, df)
+    assert 0 <= out["pvalue"] <= 1
+
+
+def test_a_bootstrap_from_the_command_line_can_be_repeated(folder):
+    args = ("test", folder / "release.json", "Admit", "Gender", "--given", "Dept")
+    boot = ("--pvalue", "bootstrap", "--n-boot", "99")
+    text = run(*args, *boot)
+    seed = re.search(r"99 replicates, seed (\d+)", text)
+    assert seed is not None
+    assert run(*args, *boot, "--seed", seed[1]) == text
+
+
+def test_estimators_from_the_command_line(folder):
+    fits = [
+        json.loads(run("fit", folder / "release.json", "[Admit][Gender]", *more, "--json"))
+        for more in ([], ["--method", "normal"], ["--penalty", "jeffreys"])
+    ]
+    estimates = [fit["coefficients"][0]["estimate"] for fit in fits]
+    assert len(set(estimates)) == 3
+    assert max(estimates) - min(estimates) < 0.05
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -345,7 +386,13 @@ def test_undeclared_values_stay_out_of_the_message(folder, tmp_path):
         (["test", "{r}", "Admit"], "needs two factors or more"),
         (["test", "{r}", "Admit", "Admit"], "Each factor is named once"),
         (["test", "{r}", "Admit", "Sex"], "There is no factor 'Sex'"),
-        (["test", "{r}", "Admit", "Gender", "--statistic", "wald"], "wald"),
+        (["test", "{r}", "Admit", "Gender", "--statistic", "fisher"], "fisher"),
+        (["test", "{r}", "Admit", "Gender", "--kind", "cmh"], "strata"),
+        (["test", "{r}", "Admit", "--kind", "trend"], "takes two factors"),
+        (["test", "{r}", "Admit", "Dept", "--kind", "symmetry"], "different levels"),
+        (["test", "{r}", "Admit", "Dept", "--kind", "symmetry", "--given", "Gender"], "no --given"),
+        (["test", "{r}", "Admit", "Gender", "--seed", "-3", "--pvalue", "bootstrap"], "at least 0"),
+        (["fit", "{r}", "[Admit]", "--penalty", "lasso"], "lasso"),
         (["test", "{r}"], "FACTOR"),
         (["report", "{r}"], "--output"),
         (["reprot"], "report"),

@@ -104,7 +104,11 @@ def trend_test(
     given = _checked_pair(release, row, column, given)
     margin = release.margin(row, column, *given)
     generators = [(row, *given), (column, *given)]
-    terms = [f"{_scored(margin, row)}:{_scored(margin, column)}"]
+    scored = [_scored(margin, name) for name in (row, column)]
+    if scored == [quoted(row), quoted(column)]:  # of two levels each: the odds ratio itself
+        alternative = LogLinearModel(margin, [*generators, (row, column)])
+    else:
+        alternative = LogLinearModel(margin, generators, special_terms=[":".join(scored)])
     arguments = ["release", repr(row), repr(column), *_given(given)]
     # The default of the other tests is the likelihood ratio, so it has to be named here.
     call = f"dpc.trend_test({', '.join(arguments)})"
@@ -114,7 +118,7 @@ def trend_test(
             null=f"no linear trend of {row} and {column}" + _in_words(given),
             call=call if statistic != "lr" else call.removesuffix(")") + ", statistic='lr')",
             model=LogLinearModel(margin, generators),
-            alternative=LogLinearModel(margin, generators, special_terms=terms),
+            alternative=alternative,
         ),
         how,
     )

@@ -66,6 +66,13 @@ def test_the_trend_statistic_is_n_times_the_squared_correlation(scores):
     assert trend.statistic == pytest.approx(C31.sum() * correlation**2, rel=1e-8)
 
 
+def test_two_levels_each_need_no_order():
+    release = Release.exact([[30, 10], [12, 28]], Domain({"A": ["b", "a"], "B": [1, 0]}))
+    trend = trend_test(release, "A", "B")
+    overall = independence_test(release, "A", "B", statistic="score")
+    assert (trend.statistic, trend.df) == (pytest.approx(overall.statistic), 1)
+
+
 def test_a_trend_by_other_statistics_is_near_in_large_tables():
     release = Release.exact(C7 * 200, doses(ordered=("Dose",)))
     kinds = [trend_test(release, "Dose", "Cured", statistic=s) for s in ("score", "lr", "wald")]
