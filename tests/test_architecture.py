@@ -95,6 +95,7 @@ FLOORS = {
     "inference.hypothesis": 6,
     "inference.association_tests": 6,
     "inference.square_tests": 6,
+    "inference.naive": 6,
     "inference.selection": 6,
     "inference.bootstrap": 6,
     "inference.association": 6,

@@ -176,7 +176,7 @@ def homogeneity_test(
         null=words,
         call=f"dpc.homogeneity_test({', '.join(arguments)})",
         model=LogLinearModel(table, [responses, groups]),
-        expected=_product_of_margins(table, [responses, groups], ()),
+        expected=product_of_margins(table, [responses, groups], ()),
     )
     return nested_test(question, how)
 
@@ -300,7 +300,7 @@ def independence_question(
         null=null,
         call=f"dpc.independence_test({', '.join(arguments)})",
         model=LogLinearModel(margin, [(*group, *given) for group in groups]),
-        expected=_product_of_margins(margin, groups, given),
+        expected=product_of_margins(margin, groups, given),
     )
 
 
@@ -354,7 +354,7 @@ def _together(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def _product_of_margins(
+def product_of_margins(
     release: Release, groups: Sequence[Sequence[str]], given: Sequence[str]
 ) -> Callable[[Array], Array]:
     """Expected tables when groups of factors are independent given others."""

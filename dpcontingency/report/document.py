@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from dpcontingency.errors import DomainError, ReleaseError
+from dpcontingency.inference.naive import noise_ignored
 from dpcontingency.inference.printing import method_text, pvalue_text, total_text
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.testresult import TestResult
@@ -33,6 +34,7 @@ from dpcontingency.report.tables import (
 from dpcontingency.report.words import (
     columns_in_words,
     model_in_words,
+    naive_in_words,
     not_protected,
     number_of,
     protection,
@@ -242,6 +244,9 @@ def _test_entry(test: TestResult) -> Entry:
         facts.append(("Not done, because", test.reason))
         return Entry(f"{test.name.capitalize()}: {test.null}", facts, notes=test.notes)
     facts += [("P-value from", test.calibration), ("Accounts for", " and ".join(test.accounts_for))]
+    naive = noise_ignored(test)
+    if naive is not None:
+        facts.append(("If the noise were ignored", naive_in_words(naive)))
     row = [f"{test.statistic:.4f}", str(test.df), pvalue_text(test.pvalue)]
     table = Table("Result", ["Statistic", "Df", "P-value"], [row], 0)
     return Entry(f"{test.name.capitalize()}: {test.null}", facts, [table], notes=test.notes)

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpcontingency.inference.families import Graph, components, in_a_row, links, separations
 from dpcontingency.inference.formula import Generators, generating_class
-from dpcontingency.inference.printing import total_text
+from dpcontingency.inference.naive import NoiseIgnored
+from dpcontingency.inference.printing import p_equals, total_text
 from dpcontingency.inference.terms import SpecialTerm
 from dpcontingency.privacy.gdp import ceil_digits
 from dpcontingency.privacy.neighbours import REPLACE_ONE
@@ -245,3 +246,12 @@ def _missing_interactions(generators: Generators, linked: Graph) -> list[str]:
         else f"There is no joint interaction of {names}."
         for group, names in zip(found, together, strict=True)
     ]
+
+
+def naive_in_words(naive: NoiseIgnored) -> str:
+    """What a test that ignores the noise says, and how often it is wrong."""
+    return (
+        f"invalid: Pearson's chi-square on the noisy cells would be {naive.statistic:.4g} on "
+        f"{naive.df} df, {p_equals(naive.pvalue)}; at this noise such a test rejects a true null "
+        f"in {naive.size:.1%} of cases at the 5 % level ({naive.n_tables:,} simulated tables)"
+    )
