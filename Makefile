@@ -31,8 +31,9 @@ lint: $(VENV)/.stamp-test ## ruff: rules and formatting
 types: $(VENV)/.stamp-test ## mypy, strict on the package
 	$(BIN)/mypy
 
+# A file stays on one process, so that each server of tests/test_engines.py starts once.
 tests: $(VENV)/.stamp-test ## pytest on two processes; make tests ARGS="-k gdp" for some of them
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 # One after the other, so that their clocks are not in each other's way.
 bench: $(VENV)/.stamp-test ## the benchmarks, about 40 minutes, into benchmarks/results

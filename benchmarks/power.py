@@ -21,9 +21,9 @@ from validity import write
 
 from dpcontingency.domain import Domain
 from dpcontingency.inference.bootstrap import draw_tables
-from dpcontingency.inference.hypothesis import goodness_of_fit_question, independence_question
+from dpcontingency.inference.hypothesis import goodness_of_fit_hypothesis, independence_hypothesis
 from dpcontingency.inference.replicates import Replicates
-from dpcontingency.inference.statistic import STATISTICS, Question
+from dpcontingency.inference.statistic import STATISTICS, Hypothesis
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
@@ -70,17 +70,17 @@ def power(setting: tuple[str, Floats, Floats, int, float], seed: int) -> dict[st
     release = simulate_release(
         rng.multinomial(n, null.ravel()).reshape(null.shape), domain, GDP(mu), rng
     )
-    question = question_of(release, null)
-    fit = question.model.fit(warn_convergence=False)
-    kinds = {label: STATISTICS[label](question, fit) for label in ("lr", "score", "js-pearson")}
-    cells = question.model.cells
+    hypothesis = hypothesis_of(release, null)
+    fit = hypothesis.model.fit(warn_convergence=False)
+    kinds = {label: STATISTICS[label](hypothesis, fit) for label in ("lr", "score", "js-pearson")}
+    cells = hypothesis.model.cells
 
     def values(probabilities: Floats) -> dict[str, Floats]:
         noisy = draw_tables(cells, n * probabilities.ravel(), REPLICATES, rng)
         tables = Replicates(noisy, cells.variances, cells.strata, cells.totals)
         out = {label: kind.on(tables) for label, kind in kinds.items()}
         shaped = noisy.reshape(-1, *null.shape)
-        expected = question.expected(shaped)
+        expected = hypothesis.expected(shaped)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(expected > 0, (shaped - expected) ** 2 / expected, 0.0)
         out["Pearson on M_r"] = terms.reshape(REPLICATES, -1).sum(axis=1)
@@ -91,11 +91,11 @@ def power(setting: tuple[str, Floats, Floats, int, float], seed: int) -> dict[st
     return {"setting": name, "n": n, "mu": mu, **shares, "replicates": REPLICATES}
 
 
-def question_of(release: Release, null: Floats) -> Question:
+def hypothesis_of(release: Release, null: Floats) -> Hypothesis:
     """Goodness of fit to the null in one dimension, independence in two."""
     if null.ndim == 1:
-        return goodness_of_fit_question(release, null)
-    return independence_question(release, [(name,) for name in release.domain.names], ())
+        return goodness_of_fit_hypothesis(release, null)
+    return independence_hypothesis(release, [(name,) for name in release.domain.names], ())
 
 
 def main() -> None:

@@ -22,10 +22,7 @@ from dpcontingency.tabulate import tabulate, tabulate_margins
 
 from . import engines
 
-pytestmark = [
-    pytest.mark.xdist_group("engines"),  # so that each server is started once
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of PySpark's sockets
-]
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of PySpark's sockets
 
 ENGINES = ["duckdb", "polars", "postgres", "spark"]
 

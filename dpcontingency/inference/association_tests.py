@@ -1,6 +1,6 @@
 """Tests of ordinal association and of association across strata.
 
-Linear-by-linear trend and the Cochran-Mantel-Haenszel question are pairs of log-linear models.
+Linear-by-linear trend and the Cochran-Mantel-Haenszel hypothesis are pairs of log-linear models.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcontingency.inference.nested import (
     nested_test,
 )
 from dpcontingency.inference.risks import odds_ratio
-from dpcontingency.inference.statistic import Question
+from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.terms import quoted
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.release import Release
@@ -113,7 +113,7 @@ def trend_test(
     # The default of the other tests is the likelihood ratio, so it has to be named here.
     call = f"dpc.trend_test({', '.join(arguments)})"
     return nested_test(
-        Question(
+        Hypothesis(
             name="trend test",
             null=f"no linear trend of {row} and {column}" + _in_words(given),
             call=call if statistic != "lr" else call.removesuffix(")") + ", statistic='lr')",
@@ -184,7 +184,7 @@ def cmh_test(
     shared = LogLinearModel(margin, [(row, *given), (column, *given), (row, column)])
     arguments = ["release", repr(row), repr(column), *_given(given)]
     test = nested_test(
-        Question(
+        Hypothesis(
             name="Cochran-Mantel-Haenszel test",
             null=f"{row} independent of {column}" + _in_words(given),
             call=f"dpc.cmh_test({', '.join(arguments)})",

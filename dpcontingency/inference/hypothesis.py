@@ -22,7 +22,7 @@ from dpcontingency.inference.nested import (
     nested_test,
 )
 from dpcontingency.inference.results import LogLinearResults
-from dpcontingency.inference.statistic import Question
+from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.combine import combine_samples
 from dpcontingency.release.release import Release
@@ -101,7 +101,7 @@ def independence_test(
         )
     if len(set(involved)) < len(involved):
         raise ModelError(f"Each factor is named once; got {', '.join(map(repr, involved))}.")
-    return nested_test(independence_question(release, groups, given), how)
+    return nested_test(independence_hypothesis(release, groups, given), how)
 
 
 def homogeneity_test(
@@ -140,7 +140,7 @@ def homogeneity_test(
 
     Examples
     --------
-    Two published tables of one question, the second with more noise:
+    Two published tables of one hypothesis, the second with more noise:
 
     >>> from dpcontingency.domain import Domain
     >>> domain = Domain({"Answer": ["yes", "no", "unsure"]})
@@ -171,14 +171,14 @@ def homogeneity_test(
         arguments = ["releases", *map(repr, responses)]
     if set(groups) & set(responses):
         raise ModelError("A factor is response or group, not both; name each once.")
-    question = Question(
+    hypothesis = Hypothesis(
         name="homogeneity test",
         null=words,
         call=f"dpc.homogeneity_test({', '.join(arguments)})",
         model=LogLinearModel(table, [responses, groups]),
         expected=product_of_margins(table, [responses, groups], ()),
     )
-    return nested_test(question, how)
+    return nested_test(hypothesis, how)
 
 
 def goodness_of_fit_test(
@@ -233,7 +233,7 @@ def goodness_of_fit_test(
         return model_test(model, statistic=statistic, pvalue=pvalue, n_boot=n_boot, rng=rng)
     how = How(statistic, pvalue, n_boot, rng)
     p = _probabilities(checked_release(release), probabilities)
-    return nested_test(goodness_of_fit_question(release, p), how)
+    return nested_test(goodness_of_fit_hypothesis(release, p), how)
 
 
 def model_test(
@@ -273,21 +273,21 @@ def model_test(
         raise ModelError(
             f"model_test takes a LogLinearModel or a fit of one; got {type(model).__name__}."
         )
-    question = Question(
+    hypothesis = Hypothesis(
         name="test",
         null=f"the model {null.generating_class}",
         call=f"dpc.model_test({model_code(null)})",
         model=null,
     )
-    return nested_test(question, how)
+    return nested_test(hypothesis, how)
 
 
-# ------------------------------------------------------------------ questions
+# ------------------------------------------------------------------ hypotheses
 
 
-def independence_question(
+def independence_hypothesis(
     release: Release, groups: Sequence[Sequence[str]], given: Sequence[str]
-) -> Question:
+) -> Hypothesis:
     """Whether groups of factors are independent of one another given others."""
     null = " independent of ".join(_together(group) for group in groups)
     if given:
@@ -295,7 +295,7 @@ def independence_question(
     shown = [repr(group[0] if len(group) == 1 else group) for group in groups]
     arguments = ["release", *shown, *([f"given={list(given)!r}"] if given else [])]
     margin = release.margin(*(name for group in groups for name in group), *given)
-    return Question(
+    return Hypothesis(
         name="independence test",
         null=null,
         call=f"dpc.independence_test({', '.join(arguments)})",
@@ -304,11 +304,11 @@ def independence_question(
     )
 
 
-def goodness_of_fit_question(release: Release, p: Array) -> Question:
+def goodness_of_fit_hypothesis(release: Release, p: Array) -> Hypothesis:
     """Whether the cells have these probabilities."""
     totals = release.totals
     spread = p if totals is None else p * _per_stratum(totals, release)
-    return Question(
+    return Hypothesis(
         name="goodness-of-fit test",
         null="the given probabilities",
         call=f"dpc.goodness_of_fit_test(release, {p.tolist()!r})",

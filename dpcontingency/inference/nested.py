@@ -25,7 +25,7 @@ from dpcontingency.inference.replicates import Replicates
 from dpcontingency.inference.statistic import (
     MAX_DENSE,
     STATISTICS,
-    Question,
+    Hypothesis,
     TestStatistic,
     can_write_out,
     means_to_draw_from,
@@ -70,7 +70,7 @@ class How:
             )
 
 
-def nested_test(question: Question, how: How) -> TestResult:
+def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
     """Test a model against a larger one.
 
     Returns
@@ -78,24 +78,24 @@ def nested_test(question: Question, how: How) -> TestResult:
     TestResult
         With a reason and no p-value where the test cannot be done.
     """
-    model = question.model
+    model = hypothesis.model
     kind = STATISTICS[how.statistic]
     blank = TestResult(
-        name=question.name,
-        null=question.null,
+        name=hypothesis.name,
+        null=hypothesis.null,
         statistic=math.nan,
-        df=question.df,
+        df=hypothesis.df,
         pvalue=math.nan,
         log_pvalue=math.nan,
         method=kind.label,
         accounts_for=("sampling",) if model.release.noise.is_exact else ("sampling", "noise"),
-        call=question.call,
+        call=hypothesis.call,
     )
     if how.pvalue == "asymptotic" and not kind.is_chi_square:
         raise ModelError(f"{kind.label} has no chi-square law; use pvalue='bootstrap'.")
     if how.pvalue == "bootstrap" and not kind.can_bootstrap:
         raise ModelError(f"A {kind.label} test has an asymptotic p-value only; use statistic='lr'.")
-    if question.df == 0:
+    if hypothesis.df == 0:
         return replace(
             blank,
             reason="the null model leaves no degrees of freedom: a factor has a single level, or "
@@ -104,13 +104,15 @@ def nested_test(question: Question, how: How) -> TestResult:
     fit = model.fit(warn_convergence=False)
     if not fit.converged:
         return replace(blank, reason=f"the fit of the null model did not converge: {fit.reason}")
-    statistic = kind(question, fit)
+    statistic = kind(hypothesis, fit)
     if statistic.obstacle:
         return replace(blank, reason=statistic.obstacle)
     doubt = doubts(fit.fittedvalues.to_numpy(), model.cells.variances, model._possible)
-    too_large = "" if kind.can_bootstrap and can_write_out(question) else "no bootstrap is offered"
+    too_large = (
+        "" if kind.can_bootstrap and can_write_out(hypothesis) else "no bootstrap is offered"
+    )
     boot = how.pvalue == "bootstrap" or not kind.is_chi_square
-    boot = boot or (how.pvalue == "auto" and bool(doubt) and not too_large)
+    boot = boot or (how.pvalue == "auto" and offered and bool(doubt))
     if statistic.boundary and not boot:
         return replace(blank, reason=statistic.boundary)
     done = replace(
@@ -125,7 +127,7 @@ def nested_test(question: Question, how: How) -> TestResult:
         done = replace(done, notes=(*done.notes, f"{chosen} {doubt}."))
     if not model.release.private:
         done = replace(done, notes=(*done.notes, model.release.statement()["Privacy"]))
-    return replace(done, call=_with_options(question.call, how, done))
+    return replace(done, call=_with_options(hypothesis.call, how, done))
 
 
 def _asymptotic(result: TestResult) -> TestResult:
@@ -137,8 +139,8 @@ def _asymptotic(result: TestResult) -> TestResult:
 
 
 def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> TestResult:
-    question, cells = statistic.question, statistic.question.model.cells
-    if not can_write_out(question):
+    hypothesis, cells = statistic.hypothesis, statistic.hypothesis.model.cells
+    if not can_write_out(hypothesis):
         raise ModelError(
             "A bootstrap of this table would write out a design of more than "
             f"{MAX_DENSE:,} numbers; use pvalue='asymptotic'."
@@ -150,11 +152,11 @@ def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> Tes
 
     replicates = replicate_statistics(
         cells,
-        means_to_draw_from(question.model, statistic.null_fit.fittedvalues.to_numpy()),
+        means_to_draw_from(hypothesis.model, statistic.null_fit.fittedvalues.to_numpy()),
         on,
         int(how.n_boot),
         source.rng,
-        width=cells.noisy.size * (1 + question.model._design.n_columns),
+        width=cells.noisy.size * (1 + hypothesis.model._design.n_columns),
     )
     pvalue = bootstrap_pvalue(result.statistic, replicates)
     return replace(

@@ -23,7 +23,7 @@ from dpcontingency.inference.nested import (
     nested_test,
 )
 from dpcontingency.inference.results import LogLinearResults
-from dpcontingency.inference.statistic import Question
+from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.terms import quoted
 from dpcontingency.inference.testresult import TestResult, chi2_logsf
 from dpcontingency.release.release import Release
@@ -82,7 +82,7 @@ def symmetry_test(
             "release without these strata."
         )
     return nested_test(
-        Question(
+        Hypothesis(
             name="symmetry test",
             null=f"{row} and {column} interchangeable",
             call=call if statistic != "lr" else call.removesuffix(")") + ", statistic='lr')",

@@ -30,7 +30,7 @@ SAME_DIRECTION = 1e-9
 
 
 @dataclass(frozen=True)
-class Question:
+class Hypothesis:
     """What is tested.
 
     Attributes
@@ -69,15 +69,15 @@ class Question:
 
 
 class TestStatistic(ABC):
-    """A statistic of a question, given the fit of its null model."""
+    """A statistic of a hypothesis, given the fit of its null model."""
 
     __test__ = False
     label: ClassVar[str]
     is_chi_square: ClassVar[bool] = True  # in large tables, under the null
     can_bootstrap: ClassVar[bool] = True
 
-    def __init__(self, question: Question, null_fit: LogLinearResults) -> None:
-        self.question = question
+    def __init__(self, hypothesis: Hypothesis, null_fit: LogLinearResults) -> None:
+        self.hypothesis = hypothesis
         self.null_fit = null_fit
 
     @cached_property
@@ -99,7 +99,7 @@ class TestStatistic(ABC):
         """On many tables, shape (B,)."""
 
     def _null_fits(self, tables: Replicates) -> ReplicateFits:
-        return _fits(self.question.model, tables, self.null_fit)
+        return _fits(self.hypothesis.model, tables, self.null_fit)
 
 
 class _LikelihoodRatio(TestStatistic):
@@ -109,7 +109,7 @@ class _LikelihoodRatio(TestStatistic):
 
     @cached_property
     def _larger(self) -> LogLinearResults | None:
-        model = self.question.alternative
+        model = self.hypothesis.alternative
         return None if model is None else model.fit(warn_convergence=False)
 
     @cached_property
@@ -124,7 +124,7 @@ class _LikelihoodRatio(TestStatistic):
         return max(0.0, 2 * (self._larger.llf - self.null_fit.llf))
 
     def on(self, tables: Replicates) -> Array:
-        larger = self.question.alternative
+        larger = self.hypothesis.alternative
         top = tables.saturated() if larger is None else _fits(larger, tables, self.null_fit)
         return np.asarray(2 * np.maximum(top.loglik - self._null_fits(tables).loglik, 0.0))
 
@@ -136,7 +136,7 @@ class _Score(TestStatistic):
 
     @cached_property
     def boundary(self) -> str:
-        if self.null_fit.existence.exists or self.question.model.release.noise.is_exact:
+        if self.null_fit.existence.exists or self.hypothesis.model.release.noise.is_exact:
             return ""
         return (
             "noise has eaten a margin of the null model, and the score statistic has no chi-square "
@@ -145,14 +145,14 @@ class _Score(TestStatistic):
         )
 
     def value(self) -> float:
-        return self._at(self.question.model.cells.noisy, self.null_fit.fittedvalues.to_numpy())
+        return self._at(self.hypothesis.model.cells.noisy, self.null_fit.fittedvalues.to_numpy())
 
     def on(self, tables: Replicates) -> Array:
         fitted = self._null_fits(tables).fitted
         return np.array([self._at(*pair) for pair in zip(tables.noisy, fitted, strict=True)])
 
     def _at(self, noisy: Array, fitted: Array) -> float:
-        cells, larger = self.question.model.cells, self.question.alternative
+        cells, larger = self.hypothesis.model.cells, self.hypothesis.alternative
         at = (noisy - fitted, fitted, cells.variances, cells.strata)
         return (
             score_statistic(*at) if larger is None else nested_score_statistic(*at, larger._design)
@@ -167,7 +167,7 @@ class _Wald(TestStatistic):
 
     @cached_property
     def _larger(self) -> LogLinearResults:
-        return self.question.saturated.fit(warn_convergence=False)
+        return self.hypothesis.saturated.fit(warn_convergence=False)
 
     @cached_property
     def obstacle(self) -> str:
@@ -181,7 +181,7 @@ class _Wald(TestStatistic):
         return ""
 
     def value(self) -> float:
-        model, larger = self.question.model, self.question.saturated
+        model, larger = self.hypothesis.model, self.hypothesis.saturated
         strata = model.cells.strata  # where totals are public, constants of strata mean nothing
         n_strata = 0 if strata is None else int(strata.max()) + 1
         constants = (
@@ -215,11 +215,11 @@ class _JamesSteinPearson(TestStatistic):
     label = "Pearson on the James-Stein table"
     is_chi_square = False
 
-    def __init__(self, question: Question, null_fit: LogLinearResults) -> None:
-        super().__init__(question, null_fit)
-        release = question.model.release
-        variances = question.model.cells.variances[question.model._possible]
-        if question.expected is None:
+    def __init__(self, hypothesis: Hypothesis, null_fit: LogLinearResults) -> None:
+        super().__init__(hypothesis, null_fit)
+        release = hypothesis.model.release
+        variances = hypothesis.model.cells.variances[hypothesis.model._possible]
+        if hypothesis.expected is None:
             raise ModelError(
                 "statistic='js-pearson' is offered for goodness of fit to given probabilities, "
                 "homogeneity and independence; use 'lr' or 'score' here."
@@ -230,19 +230,19 @@ class _JamesSteinPearson(TestStatistic):
                 "cells, which James-Stein shrinkage is for; use 'lr' or 'score' here."
             )
         space = Neighbours(release.domain, strata=release.strata)
-        self.expected = question.expected
+        self.expected = hypothesis.expected
         self.variance = float(variances[0])
         self.dimension = space.dimension
         self.direction = helmert_sum(space).ravel()
 
     def value(self) -> float:
-        return float(self._pearson(self.question.model.cells.noisy[None, :])[0])
+        return float(self._pearson(self.hypothesis.model.cells.noisy[None, :])[0])
 
     def on(self, tables: Replicates) -> Array:
         return self._pearson(tables.noisy)
 
     def _pearson(self, noisy: Array) -> Array:
-        table = self._shrunken(noisy).reshape(-1, *self.question.model.release.domain.shape)
+        table = self._shrunken(noisy).reshape(-1, *self.hypothesis.model.release.domain.shape)
         expected = self.expected(table)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(expected > 0, (table - expected) ** 2 / expected, 0.0)
@@ -250,7 +250,7 @@ class _JamesSteinPearson(TestStatistic):
 
     def _shrunken(self, noisy: Array) -> Array:
         """METHODS 1.3, m_a of the Helmert coordinates inside the strata, positive part."""
-        model = self.question.model
+        model = self.hypothesis.model
         strata, possible = model._strata, model._possible
         inside = np.eye(strata.max() + 1)[strata] * possible[:, None]
         uniform = noisy @ inside / np.maximum(inside.sum(axis=0), 1) @ inside.T
@@ -311,7 +311,7 @@ def _dense(model: LogLinearModel) -> Array:
     return np.asarray(model._design.matrix().toarray())
 
 
-def can_write_out(question: Question) -> bool:
+def can_write_out(hypothesis: Hypothesis) -> bool:
     """Whether the designs are small enough for a bootstrap or a Wald statistic."""
-    models = [question.model, *filter(None, [question.alternative])]
+    models = [hypothesis.model, *filter(None, [hypothesis.alternative])]
     return all(m.cells.noisy.size * m._design.n_columns <= MAX_DENSE for m in models)
