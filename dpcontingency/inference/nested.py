@@ -108,9 +108,7 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
     if statistic.obstacle:
         return replace(blank, reason=statistic.obstacle)
     doubt = doubts(fit.fittedvalues.to_numpy(), model.cells.variances, model._possible)
-    too_large = (
-        "" if kind.can_bootstrap and can_write_out(hypothesis) else "no bootstrap is offered"
-    )
+    offered = kind.can_bootstrap and can_write_out(hypothesis)
     boot = how.pvalue == "bootstrap" or not kind.is_chi_square
     boot = boot or (how.pvalue == "auto" and offered and bool(doubt))
     if statistic.boundary and not boot:
