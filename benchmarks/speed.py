@@ -1,6 +1,7 @@
 """Speed, as ratios within one run: python benchmarks/speed.py writes results/speed.{csv,md}.
 
-Every figure is a median of repeated runs on one thread, after compilation.
+Every figure is a median of repeated runs after compilation, on one thread but for the large fits
+(`fits.py`), which use what the machine has.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import statistics
 import tempfile
@@ -20,9 +22,13 @@ import duckdb
 import numpy as np
 import opendp.prelude as dp
 import pandas as pd
+from fits import all_cases
 
 from dpcontingency.domain import Domain
+from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.kernels import cell_moments
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.sampler import grid_exponent, rounded_gaussian
 from dpcontingency.tabulate import tabulate
 
@@ -103,8 +109,45 @@ def counting() -> list[dict[str, object]]:
     ]
 
 
+def bootstrap() -> list[dict[str, object]]:
+    """999 replicates of the likelihood-ratio test of independence, 3 x 4, n = 1000, mu = 0.1."""
+    rng = np.random.default_rng(3)
+    domain = Domain({"R": list("abc"), "S": list("wxyz")})
+    p = np.outer([0.2, 0.3, 0.5], [0.1, 0.2, 0.3, 0.4]).ravel()
+    release = simulate_release(rng.multinomial(1000, p).reshape(3, 4), domain, GDP(0.1), rng)
+
+    def test(**options: object) -> float:
+        return median_seconds(lambda: independence_test(release, "R", "S", **options), 5)
+
+    once = test(pvalue="asymptotic")
+    boot = test(pvalue="bootstrap", rng=1)
+    return [
+        {"what": "independence_test, 3x4, chi-square", "seconds": once, "of": "", "ratio": ""},
+        {
+            "what": "the same by 999 bootstrap replicates",
+            "seconds": boot,
+            "of": "independence_test, 3x4, chi-square",
+            "ratio": boot / once,
+        },
+    ]
+
+
+def fits() -> list[dict[str, object]]:
+    """Large fits beside statsmodels, each with the peak memory of its process."""
+    rows = all_cases()
+    (glm,) = (row["seconds"] for row in rows if "GLM" in str(row["what"]))
+    out: list[dict[str, object]] = []
+    for row in rows:
+        memory = f"peak {row['peak_mb']} MB, {row['before_mb']} before"
+        what = f"{row['what']} ({row['parameters']} parameters; {memory})"
+        out.append({"what": what, "seconds": row["seconds"], "of": "", "ratio": ""})
+        if row["what"] == "2^16 cells, all two-way":
+            out[-1] |= {"of": "statsmodels GLM, this much faster", "ratio": glm / row["seconds"]}
+    return out
+
+
 def main() -> None:
-    table = pd.DataFrame([*kernel(), *sampler(), *counting()])
+    table = pd.DataFrame([*kernel(), *sampler(), *counting(), *bootstrap(), *fits()])
     RESULTS.mkdir(exist_ok=True)
     table.to_csv(RESULTS / "speed.csv", index=False, float_format="%.4g")
     lines = ["| what | seconds | times | of |", "|---|---|---|---|"]
