@@ -28,6 +28,7 @@ _FARTHEST = 40.0  # noise standard deviations: an event of probability 1e-350
 _TOTAL_TOLERANCE = 1e-11  # how closely posterior means add up to the total, relative
 _LOG_RATE_LIMIT = 700.0  # its exponential is still a float
 _LONGEST_TILT = 30.0  # of log t in one step, while no bracket is known
+_LONGEST_GUESS = 2.0  # of log(t / n), where the search for it starts
 _IGNORED_GAIN = 1e-10  # log-likelihood that is not worth another round in `saturated`
 _SHORTEST_STEP = 1e-5  # of a step in `saturated`, before it is given up
 _MAX_ROUNDS = 100
@@ -331,7 +332,9 @@ class NoisyTableLikelihood:
                 break
             level = level + _ratio(surplus, known.sum(v * (mean > 0.0)))
         mean = np.where(known.totals[known.strata] > 0.0, mean, 0.0)
-        return _log(mean), np.clip(-level, -_LOG_RATE_LIMIT, _LOG_RATE_LIMIT)
+        # Where noise is too small to blur counts, any tilt agrees with the total, and one far from
+        # 0 only makes huge terms cancel.
+        return _log(mean), np.clip(-level, -_LONGEST_GUESS, _LONGEST_GUESS)
 
     def _resettle(self, eta: Floats, point: LikelihoodPoint) -> tuple[Floats, LikelihoodPoint]:
         """Move cells to and from rate 0 where that is uphill."""

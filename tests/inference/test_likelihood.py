@@ -424,3 +424,18 @@ def test_counts_that_no_table_can_explain_are_refused():
     likelihood = NoisyTableLikelihood([3.0, 2.0], [1e-4, 1e-4], totals=[1000.0])
     with pytest.raises(ModelError, match="add up"):
         likelihood.at([0.0, 0.0])
+
+
+@pytest.mark.parametrize("sd", [1e-12, 1e-6, 1e-3, 1e-2, 0.1])
+def test_saturated_tends_to_no_noise(sd):
+    """Hardly any noise, and a cell at 0: the total is met by any tilt, and none may run away."""
+    counts = np.array([10.0, 0.0, 6.0, 4.0])
+    noisy = counts + sd * np.array([0.16, 0.8, -1.5, 0.54])
+    top = NoisyTableLikelihood(noisy, np.full(4, sd**2), totals=[20.0]).saturated()
+    exact = NoisyTableLikelihood(counts, np.zeros(4), totals=[20.0])
+    half = np.log([0.3, 0.2, 0.3, 0.2])
+    gain = (
+        top.loglik - NoisyTableLikelihood(noisy, np.full(4, sd**2), totals=[20.0]).at(half).loglik
+    )
+    assert gain == pytest.approx(exact.saturated().loglik - exact.at(half).loglik, abs=1e-6)
+    assert np.abs(top.tilt).max() < 3
