@@ -6,7 +6,6 @@ All of it reads the release alone, so it costs no privacy beyond the release's.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -31,7 +30,7 @@ from dpcontingency.inference.comparison import (
 from dpcontingency.inference.families import all_kway, mutual, saturated
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.printing import WIDTH
+from dpcontingency.inference.printing import broken
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import (
     NOT_ADJUSTED,
@@ -88,9 +87,9 @@ class Selection:
         printed = self.path.set_index("action").drop(columns="step")
         column = {"bic": "bic", "aic": "aic", "lr": "pvalue"}[self.criterion]
         lines = [f"Stepwise search by {label}, direction: {self.direction}"]
-        lines += textwrap.wrap(f"Start: {self.path['generating_class'].iloc[0]}", WIDTH)
+        lines += broken(f"Start: {self.path['generating_class'].iloc[0]}", "]")
         lines += table_lines(printed.rename(columns={"criterion": column}))
-        lines += textwrap.wrap(f"Selected: {self.results.generating_class}", WIDTH)
+        lines += broken(f"Selected: {self.results.generating_class}", "]")
         return "\n".join([*lines, *note_lines(self.notes)])
 
     def __repr__(self) -> str:

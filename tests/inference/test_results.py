@@ -778,7 +778,7 @@ def test_summaries_keep_their_width_and_say_the_same_twice(load_table):
         page = str(result.summary())
         assert max(map(len, page.splitlines())) <= 78
         assert page == str(fit(release, [("occupation",), ("age",)]).summary())
-        assert max(map(len, str(long.summary()).splitlines())) <= 90
+        assert max(map(len, str(long.summary()).splitlines())) <= 78
         second = result.summary2()
         text = second.as_text()
     for word in ("occupation[T.b]", "priv.", "treatment", "NOT PRIVATE: simulated"):
