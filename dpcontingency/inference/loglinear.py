@@ -241,7 +241,7 @@ class LogLinearModel(LikelihoodModel):
     @property
     def generating_class(self) -> str:
         """The generating class in brackets, and the special terms."""
-        return show(self.generators, self.special)
+        return show(self.generators, self.special, self.release.domain.names)
 
     @property
     def special_terms(self) -> tuple[str, ...]:
