@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Real
 
 
 class DPContingencyError(Exception):
@@ -71,6 +72,18 @@ class ConvergenceWarning(DPContingencyWarning):
 
 class ExistenceWarning(DPContingencyWarning):
     """Some parameters have no finite maximum-likelihood estimate."""
+
+
+def check_alpha(alpha: object) -> None:
+    """Refuse what is no complement of a level.
+
+    Raises
+    ------
+    ModelError
+        If it is no number between 0 and 1.
+    """
+    if not (isinstance(alpha, Real) and 0 < float(alpha) < 1):
+        raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {shown(alpha)}.")
 
 
 def shown(value: object, width: int = 80) -> str:

@@ -119,7 +119,7 @@ def _split(
     names: tuple[str, ...], chosen: str | Sequence[str], label: str
 ) -> tuple[list[str], list[str]]:
     """The chosen names and the others, neither of them empty."""
-    wanted = [chosen] if isinstance(chosen, str) else list(chosen)
+    wanted = [chosen] if isinstance(chosen, str) or not isinstance(chosen, Iterable) else [*chosen]
     for name in wanted:
         if name not in names:
             raise ModelError(
@@ -244,7 +244,7 @@ def separations(
 
     Of the minimal sets next to either of the two, the smaller one.
     """
-    names = names_in(generators) if names is None else names
+    names = names_in(generators) if names is None else _names(names)
     linked = links(generating_class(generators, names), names)
     out = []
     for a, b in combinations(linked, 2):

@@ -148,6 +148,11 @@ def read_special(terms: Iterable[str], names: Sequence[str]) -> tuple[SpecialTer
     """
     if isinstance(terms, str):
         terms = (terms,)
+    if not isinstance(terms, Iterable):
+        raise ModelError(
+            "Special terms are a sequence of texts such as ['score(A):score(B)'], () for none; "
+            f"got {shown(terms)}."
+        )
     found: list[SpecialTerm] = []
     for text in terms:
         margins, special = read_formula(text, names)

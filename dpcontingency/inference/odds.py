@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from dpcontingency.domain import label_text
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, did_you_mean, shown
 from dpcontingency.inference.prediction import FittedCells
 
 Array = npt.NDArray[np.float64]
@@ -132,11 +132,17 @@ def associated_pairs(
     Raises
     ------
     ModelError
-        If a name is no factor, or the model leaves the named pair without an association.
+        If a name is no factor, both are the same, or the model leaves the named pair without an
+        association.
     """
     for name in (row, column):
         if name is not None and name not in names:
-            raise ModelError(f"{name!r} is no factor; known: {', '.join(map(repr, names))}.")
+            raise ModelError(f"{shown(name)} is no factor; {did_you_mean(str(name), names)}")
+    if row is not None and row == column:
+        raise ModelError(
+            f"An odds ratio is of two factors; got {shown(row)} twice. Name one only for all pairs "
+            "that it is in."
+        )
     joined = {pair for g in generators for pair in combinations(sorted(g, key=names.index), 2)}
     wanted = [pair for pair in combinations(names, 2) if pair in joined]
     if row is None and column is None:

@@ -88,6 +88,7 @@ def test_a_family_of_a_release_is_a_model_of_it(load_table):
         (lambda: joint(["Dept"], with_="Dept"), "not all"),
         (lambda: conditional(FACTORS, given=FACTORS), "not all"),
         (lambda: conditional(FACTORS, given=()), "not none"),
+        (lambda: conditional(FACTORS, given=3), "given names 3, no factor"),
     ],
 )
 def test_misuse_is_one_sentence(call, says):

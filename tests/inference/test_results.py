@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from statsmodels.stats.contingency_tables import Table, Table2x2
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import DomainError, ModelError
+from dpcontingency.errors import DomainError, ModelError, ReleaseError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.rows import CellRows
@@ -720,10 +720,97 @@ def test_f_test_is_the_wald_test_over_its_df(ucb):
     assert float(np.squeeze(f.pvalue)) == pytest.approx(expected, rel=1e-4, abs=0)
 
 
-@pytest.mark.parametrize("alpha", [-1, 0, 1, 2, float("nan")])
+@pytest.mark.parametrize("alpha", [-1, 0, 1, 2, float("nan"), "a", None])
 def test_an_interval_has_a_level(ucb, alpha):
-    with pytest.raises(ModelError, match="between 0 and 1"):
-        ucb[2].conf_int(alpha)
+    result = ucb[2]
+    prediction = result.get_prediction()
+    for call in (
+        result.conf_int,
+        prediction.conf_int,
+        prediction.summary_frame,
+        lambda a: result.odds_ratios(alpha=a),
+        result.summary,
+        result.summary2,
+    ):
+        with pytest.raises(ModelError, match="between 0 and 1"):
+            call(alpha)
+
+
+def test_coefficients_are_chosen_by_place_or_name(ucb):
+    result = ucb[2]
+    names, every = list(result.params.index), result.conf_int()
+    mask = np.arange(len(names)) == 2
+    for cols in ([2], [2 - len(names)], names[2], [names[2]], mask):
+        assert result.conf_int(cols=cols).equals(every.iloc[[2]])
+    assert result.conf_int(cols=[names[3], 0]).equals(every.iloc[[3, 0]])
+    variance = result.cov_params().to_numpy()
+    assert result.cov_params(column=names[1]) == variance[1, 1]
+    np.testing.assert_array_equal(
+        result.cov_params(column=names[1:3]), variance[np.ix_([1, 2], [1, 2])]
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda r: r.conf_int(cols=[99]), "its name in params or its place, 0 to 16; got 99"),
+        (lambda r: r.conf_int(cols=["zork"]), "got 'zork'"),
+        (lambda r: r.conf_int(cols=[0.5]), "got 0.5"),
+        (lambda r: r.cov_params(column="zork"), "got 'zork'"),
+        (lambda r: r.t_test(""), "cannot be read"),
+        (lambda r: r.wald_test([]), "cannot be read"),
+        (lambda r: r.wald_test_terms(combine_terms=["zork"]), "No term of the model holds 'zork'"),
+        (lambda r: r.get_prediction("conditional", 3), "a sequence of factors; got 3"),
+        (lambda r: r.predict("x"), "column of levels for every factor"),
+        (lambda r: r.odds_ratios("Dept", "Dept"), "two factors; got 'Dept' twice"),
+        (lambda r: r.model.loglike("a"), "Parameters are numbers; got 'a'"),
+        (lambda r: r.model.fit(start_params=[0]), "fit takes no start_params"),
+        (lambda r: LogLinearModel.from_formula("A", None), "fitted to a Release; got NoneType"),
+        (lambda r: LogLinearModel(r.model.release, [], special_terms=None), "sequence of texts"),
+        (lambda r: LogLinearModel(r.model.release, [], offset="x"), "offset are numbers"),
+    ],
+)
+def test_misuse_is_one_sentence(ucb, call, says):
+    with pytest.raises(ModelError, match=says) as caught:
+        call(ucb[2])
+    assert "\n" not in str(caught.value)
+
+
+# -- habits of statsmodels' users ---------------------------------------------------------------
+
+
+def test_json_is_what_save_writes_and_there_is_no_data_to_remove(ucb, tmp_path):
+    result, path = ucb[2], tmp_path / "results.json"
+    result.remove_data()
+    result.save(path, remove_data=True)
+    assert path.read_text(encoding="utf-8") == result.to_json()
+    again = LogLinearResults.load(path)
+    assert again.to_json() == result.to_json()
+    assert again.params.equals(result.params)
+    for nowhere in (None, 3):
+        with pytest.raises(ReleaseError, match="given by its path"):
+            result.save(nowhere)
+        with pytest.raises(ReleaseError, match="given by its path"):
+            LogLinearResults.load(nowhere)
+
+
+def test_linear_predictions_are_log_means():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]}, structural_zeros=[{"A": "a", "B": "u"}])
+    release = Release.exact([[0, 12], [30, 7]], domain)
+    result = fit(release, "[A][B]")
+    linear = result.predict(linear=True)
+    assert linear["a", "u"] == -np.inf
+    np.testing.assert_allclose(np.exp(linear), result.fittedvalues)
+    rows = {"A": ["b", "a"], "B": ["u", "v"]}
+    np.testing.assert_allclose(result.predict(rows, linear=True), np.log(result.predict(rows)))
+    prediction = result.get_prediction()
+    np.testing.assert_allclose(prediction.var_pred_mean, prediction.se_mean**2)
+
+
+def test_a_fit_prints_nothing_and_takes_disp(capsys):
+    model = LogLinearModel(exact(DOSE), "[A][B]")
+    assert model.fit(disp=True, start_params=None).llf == model.fit().llf
+    assert capsys.readouterr().out == ""
 
 
 # -- what is inherited --------------------------------------------------------------------------
@@ -733,12 +820,13 @@ ARGUMENTS = {
     "drop1": None,
     "load": None,  # tested with the files
     "save": None,
+    "remove_data": None,  # does nothing
     "initialize": None,
     "t_test": ("Admit[T.Rejected] = 0",),
     "wald_test": ("Admit[T.Rejected] = 0",),
     "f_test": ("Admit[T.Rejected] = 0",),
 }
-REFUSED = {"remove_data", "t_test_pairwise"}
+REFUSED = {"t_test_pairwise"}
 
 
 def test_every_public_member_works_or_says_why_not(ucb):
