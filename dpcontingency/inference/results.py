@@ -288,10 +288,11 @@ class LogLinearResults(CoefficientResults):
         DataFrame
             A row for each pair of levels, at each combination of levels of the other factors on
             which the ratio depends: ``odds_ratio``, ``log_or``, ``se`` (of the logarithm),
-            ``lower`` and ``upper`` (of the ratio, covering sampling and noise) and ``in_words``.
-            A ratio at 0 or infinity has no standard error, and one finite end, by profile
-            likelihood (nan where the fit is no maximum of it); one that the data leave open is
-            nan.
+            ``lower`` and ``upper`` (of the ratio, covering sampling and noise), ``in_words`` and
+            ``reason``. A ratio at 0 or infinity has no standard error; the other end of its
+            interval is by profile likelihood (nan where the fit is no maximum of it), and is
+            infinity or 0 itself where the noise excludes nothing. A ratio that the data leave
+            open, or that a structural zero is in, is nan. ``reason`` says which it is.
 
         Raises
         ------
@@ -456,6 +457,8 @@ class LogLinearResults(CoefficientResults):
     def _adjusted(self) -> Array:
         model, fitted = self.model, self._fit.fitted
         cells = model.cells
+        if self.df_resid == 0:  # it follows every cell, and a penalty's pull is no residual
+            return np.full(fitted.shape, np.nan)
         information = gaussian_information(fitted, cells.variances, cells.strata)
         return residuals.adjusted_residuals(
             cells.noisy - fitted,

@@ -182,6 +182,14 @@ def test_a_saturated_model_leaves_no_adjusted_residual():
     assert fit(noisy_release("total"), "[ABC]").resid_adjusted.isna().all()
 
 
+@pytest.mark.parametrize("sigma", [0.5, 10, 300])
+def test_a_saturated_penalised_fit_leaves_no_adjusted_residual(sigma):
+    noisy = np.array([[91.5, 38.2, 3.1], [47.7, 55.4, -4.2]])
+    release = Release.from_noisy_table(noisy, square(noisy), sigma=sigma, n_total=232)
+    result = LogLinearModel(release, "[A B]").fit(penalty="jeffreys")
+    assert result.resid_adjusted.isna().all()
+
+
 def test_squared_deviance_residuals_add_up_to_the_deviance():
     result = fit(noisy_release("nothing"), "[AB][C]")
     assert (result.resid_deviance**2).sum() == pytest.approx(result.deviance, rel=1e-7)
@@ -490,6 +498,26 @@ def test_a_ratio_is_taken_where_it_is_finite():
     assert frame["log_or"].item() == pytest.approx(oracle.log_oddsratio, rel=1e-7)
     assert frame["se"].item() == pytest.approx(oracle.log_oddsratio_se, rel=1e-7)
     assert result.odds_ratios("C", "B")["odds_ratio"].item() in (0, np.inf)
+
+
+def test_a_ratio_without_standard_error_has_a_reason():
+    hole = Domain({"A": [0, 1], "B": [0, 1, 2]}, structural_zeros=[{"A": 0, "B": 1}])
+    frame = fit(Release.exact([[8, 0, 12], [30, 7, 9]], hole), "[A B]").odds_ratios()
+    assert list(frame["reason"]) == ["structural zero", ""]
+    assert list(frame["se"].isna()) == [True, False]
+    infinite = fit(exact(ZERO), "[A B]").odds_ratios().iloc[0]
+    assert infinite["reason"] == "depends on a parameter at infinity"
+    lost = fit(exact(np.array([[0, 5], [0, 3]])), "[A B]").odds_ratios().iloc[0]
+    assert np.isnan(lost["odds_ratio"])
+    assert "at 0" in lost["reason"]
+
+
+def test_noise_that_excludes_nothing_leaves_both_ends_of_a_ratio_open():
+    """What the docstring says of an infinite ratio: the likelihood never falls below the cut."""
+    release = Release.from_noisy_table([[10, -6], [20, 30]], square(ZERO), sigma=20, n_total=54)
+    result = fit(release, "[A B]")
+    row = result.odds_ratios().iloc[0]
+    assert (row["odds_ratio"], row["lower"], row["upper"]) == (np.inf, 0, np.inf)
 
 
 @pytest.mark.parametrize("coding", CODINGS)
