@@ -20,7 +20,7 @@ from dpcontingency._labels import Label, label_text
 from dpcontingency._records import distinct_values
 from dpcontingency._schema import declared_levels
 from dpcontingency.bins import Bins
-from dpcontingency.errors import DomainError, ObservedDomainWarning, did_you_mean
+from dpcontingency.errors import DomainError, ObservedDomainWarning, did_you_mean, shown
 
 __all__ = ["Domain", "Label", "label_text", "unlabelled_array"]
 
@@ -199,7 +199,7 @@ class Domain:
         text = label_text(level)
         if text not in positions:
             raise DomainError(
-                f"Factor {name!r} has no level {text!r}; {did_you_mean(text, positions)}"
+                f"Factor {shown(name)} has no level {shown(text)}; {did_you_mean(text, positions)}"
             )
         return positions[text]
 
@@ -406,7 +406,7 @@ class Domain:
     def _known(self, name: str) -> str:
         if not isinstance(name, str) or name not in self._levels:
             raise DomainError(
-                f"There is no factor {name!r}; {did_you_mean(str(name), self._levels)}"
+                f"There is no factor {shown(name)}; {did_you_mean(str(name), self._levels)}"
             )
         return name
 

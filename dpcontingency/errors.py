@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Real
 
 
 class DPContingencyError(Exception):
@@ -73,10 +74,36 @@ class ExistenceWarning(DPContingencyWarning):
     """Some parameters have no finite maximum-likelihood estimate."""
 
 
+def check_alpha(alpha: object) -> None:
+    """Refuse what is no complement of a level.
+
+    Raises
+    ------
+    ModelError
+        If it is no number between 0 and 1.
+    """
+    if not (isinstance(alpha, Real) and 0 < float(alpha) < 1):
+        raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {shown(alpha)}.")
+
+
+def shown(value: object, width: int = 80) -> str:
+    """A value in a message, cut where it would fill the screen.
+
+    Examples
+    --------
+    >>> shown("b"), shown("x" * 5000, 8)
+    ("'b'", "'xxxxxxx...")
+    """
+    text = repr(value)
+    return text if len(text) <= width else text[:width] + "..."
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence that lists what is known, nearest spelling first when there is one."""
+    """The end of a sentence: what is known, nearest spelling first when there is one."""
     known = list(known)
-    listing = ", ".join(repr(k) for k in known[:20]) + (", ..." if len(known) > 20 else "")
+    listing = ", ".join(shown(k) for k in known[:20]) + (", ..." if len(known) > 20 else "")
     folded = {k.casefold(): k for k in reversed(known)}
     near = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return (f"did you mean {folded[near[0]]!r}? " if near else "") + f"Known: {listing}."
+    if near:
+        return f"did you mean {shown(folded[near[0]])}? Known: {listing}."
+    return f"known: {listing}."

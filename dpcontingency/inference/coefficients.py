@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import stats
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModelResults
 
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.constraints import restrictions, wald_terms
 from dpcontingency.inference.existence import Existence, complement
 from dpcontingency.inference.profile import Profile
@@ -244,8 +245,8 @@ class CoefficientResults(LikelihoodModelResults):
         ----------
         alpha : float
             1 - the level.
-        cols : sequence of int, optional
-            Which coefficients; all by default.
+        cols : sequence of int or str, optional
+            Which coefficients, by position or name; all by default.
         method : {"wald", "profile"}
             The normal approximation, or the values that the likelihood of the release, maximised
             over all other coefficients, does not put further than half a chi-square quantile
@@ -257,14 +258,13 @@ class CoefficientResults(LikelihoodModelResults):
         Raises
         ------
         ModelError
-            If ``alpha`` or the method is none, or a profile is asked of a fit by
+            If ``alpha``, a coefficient or the method is none, or a profile is asked of a fit by
             ``method="normal"``, or of a penalised one that leaves a parameter open.
         """
         if method not in ("wald", "profile"):
             raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
-        if not 0 < alpha < 1:
-            raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {alpha}.")
-        chosen = np.arange(len(self._names)) if cols is None else np.atleast_1d(cols)
+        check_alpha(alpha)
+        chosen = np.arange(len(self._names)) if cols is None else self._positions(cols)
         if method == "profile":
             self._check_profile()
             ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
@@ -274,7 +274,14 @@ class CoefficientResults(LikelihoodModelResults):
         return pd.DataFrame({0: self.params - half, 1: self.params + half}).iloc[chosen]
 
     def cov_params(self, *args: Any, **kwargs: Any) -> Any:
-        """The covariance of the coefficients, or of linear combinations as in statsmodels."""
+        """The covariance of the coefficients, or of linear combinations as in statsmodels.
+
+        There ``column`` and ``other`` take names as well as positions.
+        """
+        for key in {"column", "other"} & kwargs.keys():
+            if kwargs[key] is not None:
+                places = self._positions(kwargs[key])
+                kwargs[key] = places if np.ndim(kwargs[key]) else int(places[0])
         if args or any(value is not None for value in kwargs.values()):
             return super().cov_params(*args, **kwargs)
         return pd.DataFrame(self.normalized_cov_params, index=self._names, columns=self._names)
@@ -328,7 +335,10 @@ class CoefficientResults(LikelihoodModelResults):
             groups.setdefault(column.term, []).append(j)
         if skip_single:
             groups = {name: places for name, places in groups.items() if len(places) > 1}
-        for factor in combine_terms or ():
+        combined = [combine_terms] if isinstance(combine_terms, str) else combine_terms
+        for factor in combined or ():
+            if not any(factor in column.factors for column in columns):
+                raise ModelError(f"No term of the model holds {shown(factor)}, so none is tested.")
             groups[factor] = [j for j, column in enumerate(columns) if factor in column.factors]
         covariance: Array = np.asarray(self.normalized_cov_params)
         return wald_terms(groups, np.asarray(self.params, dtype=np.float64), covariance)
@@ -359,6 +369,24 @@ class CoefficientResults(LikelihoodModelResults):
 
     def _series(self, values: Any) -> pd.Series:
         return pd.Series(np.asarray(values), index=self._names)
+
+    def _positions(self, which: Any) -> npt.NDArray[np.intp]:
+        """The places of coefficients given by place, name or mask."""
+        if np.asarray(which).dtype == np.bool_ and np.shape(which) == (len(self._names),):
+            return np.flatnonzero(which)
+        places, size = {name: j for j, name in enumerate(self._names)}, len(self._names)
+        out = []
+        for one in np.atleast_1d(np.asarray(which, dtype=object)).ravel():
+            if isinstance(one, str) and one in places:
+                out.append(places[one])
+            elif isinstance(one, Integral) and -size <= int(one) < size:
+                out.append(int(one) % size)
+            else:
+                raise ModelError(
+                    f"A coefficient is given by its name in params or its place, 0 to {size - 1}; "
+                    f"got {shown(one)}."
+                )
+        return np.array(out, dtype=np.intp)
 
     def _restrictions(self, hypothesis: Any) -> tuple[Array, Array]:
         return restrictions(hypothesis, self._names, self._fit.at_infinity)

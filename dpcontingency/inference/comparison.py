@@ -225,16 +225,24 @@ def drop1(result: Any) -> ModelTable:
 
 def term_tests(title: str, results: Sequence[Any]) -> ModelTable:
     """The test of each term that can be dropped from one of the fits."""
-    rows, fits, failed = [], list(results), []
+    rows, fits, failed, fewer = [], list(results), [], []
     for result in results:
         for label, generators, special in dropped(result.model):
             smaller = refit(result.model, generators, special)
             rows.append(_term_row(label, smaller, result))
             fits.append(smaller)
             failed.append(failure(smaller, result))
+            if rows[-1]["df"] != len(result.params) - len(smaller.params):
+                fewer.append(label)
     frame = pd.DataFrame(rows, columns=TERM_COLUMNS).set_index("term")
-    notes = (*test_notes(results[0]), NOT_ADJUSTED, *filter(None, failed), *infinity_notes(fits))
-    return ModelTable(title, frame, notes)
+    notes = [*test_notes(results[0]), NOT_ADJUSTED, *filter(None, failed), *infinity_notes(fits)]
+    if fewer:
+        notes.append(
+            f"The df of {', '.join(dict.fromkeys(fewer))} is not the number of parameters of the "
+            "term: each model's df are those of the cells to which it gives a positive mean (its "
+            "facial set), and zeros make these fewer in the larger model."
+        )
+    return ModelTable(title, frame, tuple(notes))
 
 
 def _term_row(term: str, smaller: Fitted, larger: Fitted) -> dict[str, Any]:

@@ -116,6 +116,6 @@ def _from_text(text: str, names: Sequence[str]) -> tuple[Array, Array]:
     safe = re.sub(rf"(`?)({pattern})\1", lambda m: f" {plain[place[m[2]]]} ", text)
     try:
         constraint = DesignInfo(plain).linear_constraint(safe)
-    except (PatsyError, ValueError):
+    except (PatsyError, ValueError, IndexError):  # IndexError where it holds nothing
         raise ModelError(f"The hypothesis {text!r} cannot be read. {INSTEAD}") from None
     return constraint.coefs, constraint.constants.ravel()

@@ -65,9 +65,9 @@ class Existence:
             )
         return (
             "The fit improves toward a limit as these parameters go to infinity, because a "
-            f"margin of the model is zero or within noise of zero: {names}"
-            ". They have no finite estimate; the log-likelihood and fitted cells are the limit. "
-            "fit(penalty='jeffreys') has finite estimates."
+            "margin of the model, or a pattern of its cells, is zero or within noise of zero: "
+            f"{names}. They have no finite estimate; the log-likelihood and fitted cells are the "
+            "limit. fit(penalty='jeffreys') has finite estimates, except where a public total is 0."
         )
 
 

@@ -6,15 +6,16 @@ given any set of others that separates them in this graph (the global Markov pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ModelError, did_you_mean
-from dpcontingency.inference.formula import Generators, generating_class
+from dpcontingency.errors import ModelError, did_you_mean, shown
+from dpcontingency.inference.formula import Generators, generating_class, names_in
 from dpcontingency.release.release import Release
 
 Factors = Sequence[str] | Domain | Release
+Class = str | Iterable[str | Sequence[str]]  # a generating class as `LogLinearModel` takes it
 Graph = Mapping[str, frozenset[str]]
 
 # -- families -------------------------------------------------------------------------------------
@@ -88,7 +89,9 @@ def all_kway(factors: Factors, k: int) -> Generators:
     """
     names = _names(factors)
     if k not in range(len(names) + 1):
-        raise ModelError(f"The order of the terms is 0 to {len(names)}, the factors; got {k!r}.")
+        raise ModelError(
+            f"The order of the terms is 0 to {len(names)}, the factors; got {shown(k)}."
+        )
     return tuple(combinations(names, k)) if k else ()
 
 
@@ -99,10 +102,16 @@ def _names(factors: Factors) -> tuple[str, ...]:
     if isinstance(factors, Domain):
         return factors.names
     if isinstance(factors, str):
-        raise ModelError(f"Factors are a sequence of names; got {factors!r}. Write [{factors!r}].")
+        text = shown(factors)
+        raise ModelError(f"Factors are a sequence of names; got {text}. Write [{text}].")
+    if not isinstance(factors, Iterable):
+        raise ModelError(
+            f"Factors are a sequence of names, a Domain or a Release; got {shown(factors)}."
+        )
     names = tuple(factors)
     if not names or len(set(names)) < len(names):
-        raise ModelError(f"Name one factor or more, each once; got {', '.join(map(repr, names))}.")
+        listed = ", ".join(map(shown, names)) or "none"
+        raise ModelError(f"Name one factor or more, each once; got {listed}.")
     return names
 
 
@@ -110,10 +119,12 @@ def _split(
     names: tuple[str, ...], chosen: str | Sequence[str], label: str
 ) -> tuple[list[str], list[str]]:
     """The chosen names and the others, neither of them empty."""
-    wanted = [chosen] if isinstance(chosen, str) else list(chosen)
+    wanted = [chosen] if isinstance(chosen, str) or not isinstance(chosen, Iterable) else [*chosen]
     for name in wanted:
         if name not in names:
-            raise ModelError(f"{label} names {name!r}, no factor; {did_you_mean(name, names)}")
+            raise ModelError(
+                f"{label} names {shown(name)}, no factor; {did_you_mean(str(name), names)}"
+            )
     others = [name for name in names if name not in wanted]
     if not wanted or not others:
         raise ModelError(f"{label} names some of the factors, not all and not none of them.")
@@ -123,8 +134,19 @@ def _split(
 # -- the graph ------------------------------------------------------------------------------------
 
 
-def is_graphical(generators: Generators) -> bool:
+def is_graphical(generators: Class) -> bool:
     """Whether the model is given by its graph: any mutually linked factors share a generator.
+
+    Parameters
+    ----------
+    generators : str or iterable
+        The generating class, as `LogLinearModel` takes it. In a text without spaces, commas and
+        backticks, capitals run together are one name each, as in ``"[AB][BC]"``.
+
+    Raises
+    ------
+    ModelError
+        If it is no generating class.
 
     Notes
     -----
@@ -137,23 +159,30 @@ def is_graphical(generators: Generators) -> bool:
 
     Examples
     --------
-    >>> (
-    ...     is_graphical((("A", "C"), ("B", "C"))),
-    ...     is_graphical(all_kway("ABC".split() + ["D", "E"], 2)),
-    ... )
+    >>> is_graphical((("A", "C"), ("B", "C"))), is_graphical("[AB][AC][BC]")
     (True, False)
     """
-    margins = [frozenset(margin) for margin in generators]
+    margins = [frozenset(margin) for margin in _read(generators)]
     return all(
         any((a & b) | (b & c) | (a & c) <= margin for margin in margins)
         for a, b, c in combinations(margins, 3)
     )
 
 
-def is_decomposable(generators: Generators) -> bool:
+def is_decomposable(generators: Class) -> bool:
     """Whether the model is graphical with a graph that has no cycle of four or more without chord.
 
     Its fitted cells are then products and quotients of margins, when there is no noise.
+
+    Parameters
+    ----------
+    generators : str or iterable
+        The generating class, as for `is_graphical`.
+
+    Raises
+    ------
+    ModelError
+        If it is no generating class.
 
     Notes
     -----
@@ -162,10 +191,10 @@ def is_decomposable(generators: Generators) -> bool:
 
     Examples
     --------
-    >>> chain, circle = ("AB", "BC", "CD"), ("AB", "BC", "CD", "AD")
-    >>> [is_decomposable(tuple(map(tuple, margins))) for margins in (chain, circle)]
+    >>> [is_decomposable(model) for model in ("[AB][BC][CD]", "[AB][BC][CD][AD]")]
     [True, False]
     """
+    generators = _read(generators)
     linked = links(generators)
     rest, visited = list(linked), set[str]()
     while rest:
@@ -177,9 +206,7 @@ def is_decomposable(generators: Generators) -> bool:
     return is_graphical(generators)
 
 
-def conditional_independences(
-    generators: Generators, names: Sequence[str] | None = None
-) -> list[str]:
+def conditional_independences(generators: Class, names: Sequence[str] | None = None) -> list[str]:
     """What the model says of each two factors that no term links, a sentence each.
 
     Each is given the fewest factors that the sentence is true with: without one of them it is not
@@ -188,10 +215,15 @@ def conditional_independences(
 
     Parameters
     ----------
-    generators : tuple of tuples of str
-        The generating class.
+    generators : str or iterable
+        The generating class, as for `is_graphical`.
     names : sequence of str, optional
-        The order in which to name factors, by default that of the generators.
+        All factors, in the order in which to name them; by default that of the generators.
+
+    Raises
+    ------
+    ModelError
+        If it is no generating class, or has a factor that is not among ``names``.
 
     Examples
     --------
@@ -206,13 +238,14 @@ def conditional_independences(
 
 
 def separations(
-    generators: Generators, names: Sequence[str] | None = None
+    generators: Class, names: Sequence[str] | None = None
 ) -> list[tuple[str, str, tuple[str, ...]]]:
     """Each two factors that are not linked, and a minimal set of others that separates them.
 
     Of the minimal sets next to either of the two, the smaller one.
     """
-    linked = links(generators, names)
+    names = names_in(generators) if names is None else _names(names)
+    linked = links(generating_class(generators, names), names)
     out = []
     for a, b in combinations(linked, 2):
         if b not in linked[a]:
@@ -250,6 +283,11 @@ def in_a_row(names: Sequence[str]) -> str:
     'A, B and C'
     """
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+def _read(generators: Class) -> Generators:
+    """A generating class whose factors are known by it alone."""
+    return generating_class(generators, names_in(generators))
 
 
 def _wall(linked: Graph, near: str, far: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from patsy import ModelDesc, PatsyError
 
-from dpcontingency.errors import ModelError, did_you_mean
+from dpcontingency.errors import ModelError, did_you_mean, shown
 from dpcontingency.inference.terms import (
     ALLOWED,
     KINDS,
@@ -28,7 +28,9 @@ _QUOTED = r"`(?P<tick>[^`]*)`|Q\(\s*(?P<quote>[\"'])(?P<q>.*?)(?P=quote)\s*\)"
 _TOKEN = re.compile(rf"\s*(?:{_QUOTED}|(?P<op>\*\*|[-+*:/()])|(?P<word>\w+)|(?P<bad>\S))")
 _ARGUMENT = re.compile(rf"\s*(?:{_QUOTED}|(?P<word>\w+))\s*(?P<after>[,)])")
 _CALL = re.compile(r"([\w.]+)\s*\(")
-_BRACKET = re.compile(r"\s*\[((?:`[^`]*`|[^\]`])*)\]\s*")
+_TICKED = r"`((?:[^`]|``)*)`"  # a doubled backtick is one that belongs to the name
+_BRACKET = re.compile(rf"\s*\[((?:{_TICKED}|[^\]`])*)\]\s*")
+_ODD = re.compile(r"[\[\]`,]|[^\S ]|^\s|\s$|^$")  # what a name in brackets is quoted for
 
 
 def generating_class(
@@ -40,7 +42,8 @@ def generating_class(
     ----------
     model : str or iterable
         ``"[A B][B C]"`` (names apart by spaces or commas, or run together when every name is one
-        character; backticks around any name), or ``[("A", "B"), ("B", "C")]``.
+        character; backticks around any name, and doubled inside it), or
+        ``[("A", "B"), ("B", "C")]``.
     names : sequence of str
         The factors, in axis order.
 
@@ -62,11 +65,11 @@ def generating_class(
     (('x:y', 'my a'),)
     """
     if isinstance(model, str):
-        return _maximal(_brackets(model, names), names)
+        return _maximal([_bracket(inside, names) for inside in _insides(model)], names)
     if not isinstance(model, Iterable):
         raise ModelError(
             f"A model is '[A B][B C]' or a list of margins such as [('A', 'B'), ('B', 'C')]; got "
-            f"{model!r}."
+            f"{shown(model)}."
         )
     margins = [
         list(margin) if isinstance(margin, Iterable) and not isinstance(margin, str) else [margin]
@@ -104,7 +107,7 @@ def read_formula(formula: str, names: Sequence[str]) -> tuple[Generators, tuple[
     ((('A',), ('B',)), ['score(A):score(B)'])
     """
     if not isinstance(formula, str):
-        raise ModelError(f"A formula is text such as 'A*B + B*C'; got {formula!r}.")
+        raise ModelError(f"A formula is text such as 'A*B + B*C'; got {shown(formula)}.")
     text = formula.strip().removeprefix("~")
     pieces, named = _placeholders(text, names)
     try:
@@ -145,6 +148,11 @@ def read_special(terms: Iterable[str], names: Sequence[str]) -> tuple[SpecialTer
     """
     if isinstance(terms, str):
         terms = (terms,)
+    if not isinstance(terms, Iterable):
+        raise ModelError(
+            "Special terms are a sequence of texts such as ['score(A):score(B)'], () for none; "
+            f"got {shown(terms)}."
+        )
     found: list[SpecialTerm] = []
     for text in terms:
         margins, special = read_formula(text, names)
@@ -169,17 +177,30 @@ def formula_text(generators: Generators, terms: Sequence[SpecialTerm]) -> str:
     return " + ".join([*pieces, *(term.formula for term in terms)]) or "1"
 
 
-def show(generators: Generators, terms: Sequence[SpecialTerm] = ()) -> str:
-    """A generating class in brackets and what comes on top of it, names as typed.
+def show(
+    generators: Generators, terms: Sequence[SpecialTerm] = (), names: Sequence[str] = ()
+) -> str:
+    """A generating class in brackets and what comes on top of it.
+
+    Names are as typed; all are in backticks where one has characters that the notation uses, or
+    reads as several of ``names``, so that `generating_class` reads the brackets.
 
     Examples
     --------
-    >>> show((("A", "B"), ("C",)))
-    '[A B][C]'
+    >>> show((("A", "B"), ("C",))), show((("my a", "B"), ("C",))), show((("a]b", "B"),))
+    ('[A B][C]', '[my a, B][C]', '[`a]b` `B`]')
     >>> show(*read_formula("A + B + A:score(B)", ["A", "B"]))
     '[A][B] + A:score(B)'
     """
-    sep = ", " if any(" " in name for margin in generators for name in margin) else " "
+    used = {name for margin in generators for name in margin}
+    known = used.union(names)
+    two_ways = any(" " in name and known.issuperset(name.split()) for name in known)
+    if two_ways or any(_ODD.search(name) for name in used):
+        quoted_names = {name: "`" + name.replace("`", "``") + "`" for name in used}
+        generators = tuple(tuple(quoted_names[name] for name in m) for m in generators)
+        sep = " "
+    else:
+        sep = ", " if any(" " in name for name in used) else " "
     margins = "".join(f"[{sep.join(margin)}]" for margin in generators)
     return " + ".join([*filter(None, [margins]), *(term.text for term in terms)]) or "[]"
 
@@ -199,8 +220,8 @@ _OPENING = {"**", "-", "+", "*", ":", "/", "("}  # what a name may follow
 
 
 def _short(text: str) -> str:
-    """Text in quotes, cut where it would fill the screen."""
-    return repr(text if len(text) <= 200 else text[:200] + "...")
+    """A model in a message."""
+    return shown(text, 200)
 
 
 def _maximal(margins: Sequence[Sequence[str]], names: Sequence[str]) -> Generators:
@@ -214,13 +235,52 @@ def _maximal(margins: Sequence[Sequence[str]], names: Sequence[str]) -> Generato
 def _known(name: object, names: Sequence[str]) -> str:
     if name not in names:
         raise ModelError(
-            f"The model names {name!r}, which is no factor; {did_you_mean(str(name), names)}"
+            f"The model names {shown(name)}, which is no factor; {did_you_mean(str(name), names)}"
         )
     return str(name)
 
 
-def _brackets(text: str, names: Sequence[str]) -> list[list[str]]:
-    margins, position = [], 0
+def names_in(model: str | Iterable[str | Sequence[str]]) -> tuple[str, ...]:
+    """The factors that a generating class names, in the order in which it names them.
+
+    In a text without spaces, commas and backticks, capitals run together are one name each.
+
+    Raises
+    ------
+    ModelError
+        If it is no generating class, or a text that leaves open where names end.
+
+    Examples
+    --------
+    >>> names_in("[AB][BC]"), names_in("[Admit Dept][Dept]"), names_in([("x", "y"), "z"])
+    (('A', 'B', 'C'), ('Admit', 'Dept'), ('x', 'y', 'z'))
+    """
+    if not isinstance(model, Iterable):
+        generating_class(model, ())  # refuses it
+    if not isinstance(model, str):
+        margins = [[m] if isinstance(m, str) else m for m in model]
+        return tuple(dict.fromkeys(str(name) for margin in margins for name in margin))
+    insides = [inside.strip() for inside in _insides(model)]
+    if any("`" in inside for inside in insides):
+        words = [word for inside in insides for word in _ticked(inside)]
+    elif any("," in inside for inside in insides):
+        words = [word.strip() for inside in insides for word in inside.split(",")]
+    elif any(len(inside.split()) > 1 for inside in insides):
+        words = [word for inside in insides for word in inside.split()]
+    elif all(len(inside) < 2 or re.fullmatch("[A-Z]+", inside) for inside in insides):
+        words = list("".join(insides))
+    else:
+        raise ModelError(
+            f"{_short(model)} does not say where a name ends: write spaces between the names "
+            "of a bracket and backticks around one that stands alone, or lists of names such as "
+            "[('A', 'B'), ('C',)]."
+        )
+    return tuple(dict.fromkeys(filter(None, words)))
+
+
+def _insides(text: str) -> list[str]:
+    """What stands in each bracket."""
+    insides, position = [], 0
     while position < len(text):
         match = _BRACKET.match(text, position)
         if match is None:
@@ -228,16 +288,22 @@ def _brackets(text: str, names: Sequence[str]) -> list[list[str]]:
                 f"{_short(text)} is not a generating class: write '[A B][B C]', or use "
                 "LogLinearModel.from_formula for a formula such as 'A*B + B*C'."
             )
-        margins.append(_bracket(match.group(1), names))
+        insides.append(match.group(1))
         position = match.end()
-    return margins
+    return insides
+
+
+def _ticked(text: str) -> list[str]:
+    """Names with backticks around some."""
+    found = re.findall(rf"{_TICKED}|([^\s,`]+)", text)
+    return [ticked.replace("``", "`") or plain for ticked, plain in found]
 
 
 def _bracket(inside: str, names: Sequence[str]) -> list[str]:
     """The factors of one bracket; a name that can be read in two ways is refused."""
     text = inside.strip()
     if "`" in text:
-        words = [a or b for a, b in re.findall(r"`([^`]*)`|([^\s,`]+)", text)]
+        return [_known(word, names) for word in _ticked(text)]
     elif text in names and all(word in names for word in text.split()) and " " in text:
         raise ModelError(f"[{text}] can be read in two ways: put backticks around each name.")
     elif text in names:
@@ -249,6 +315,13 @@ def _bracket(inside: str, names: Sequence[str]) -> list[str]:
     out: list[str] = []
     for word in words:
         run_together = word not in names and len(word) > 1 and all(c in names for c in word)
+        if "," not in text and not run_together and word not in names:
+            split = [n for n in names if " " in n and word in n.split() and n in text]
+            if split:
+                raise ModelError(
+                    f"[{text}] names {split[0]!r} with nothing to say where it ends: put commas "
+                    f"between the names of a bracket, or backticks around {split[0]!r}."
+                )
         out += list(word) if run_together else [_known(word, names)]
     return out
 

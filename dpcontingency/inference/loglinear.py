@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
-from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
+from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError, shown
 from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.design import Design, HierarchicalDesign
 from dpcontingency.inference.existence import (
@@ -142,11 +142,7 @@ class LogLinearModel(LikelihoodModel):
         special_terms: Sequence[str] = (),
         offset: npt.ArrayLike | None = None,
     ) -> None:
-        if not isinstance(release, Release):
-            raise ModelError(
-                f"A log-linear model is fitted to a Release; got {type(release).__name__}. A noisy "
-                "table made elsewhere enters by Release.from_noisy_table."
-            )
+        check_release(release)
         if coding not in ("treatment", "sum"):
             raise ModelError(f"The coding is 'treatment' or 'sum'; got {coding!r}.")
         self.release = release
@@ -232,6 +228,7 @@ class LogLinearModel(LikelihoodModel):
         >>> float(result.params["score(Dose):score(Cured)"].round(3))
         0.975
         """
+        check_release(release)
         margins, special = read_formula(formula, release.domain.names)
         texts = [term.formula for term in special]
         return cls(release, margins, coding=coding, special_terms=texts)
@@ -241,7 +238,7 @@ class LogLinearModel(LikelihoodModel):
     @property
     def generating_class(self) -> str:
         """The generating class in brackets, and the special terms."""
-        return show(self.generators, self.special)
+        return show(self.generators, self.special, self.release.domain.names)
 
     @property
     def special_terms(self) -> tuple[str, ...]:
@@ -331,6 +328,7 @@ class LogLinearModel(LikelihoodModel):
         method: Method = "ml",
         penalty: Penalty | None = None,
         warn_convergence: bool = True,
+        **options: Any,
     ) -> LogLinearResults:
         """Fit the model.
 
@@ -349,6 +347,9 @@ class LogLinearModel(LikelihoodModel):
             ``conf_int(method="profile")``: the estimate has a long lower tail.
         warn_convergence : bool
             Whether to warn of what the results also say in ``converged`` and ``existence``.
+        **options
+            ``disp`` is taken for the sake of statsmodels' users, and nothing printed; others,
+            such as ``start_params``, are refused: the search needs none.
 
         Returns
         -------
@@ -361,7 +362,7 @@ class LogLinearModel(LikelihoodModel):
         Raises
         ------
         ModelError
-            If the method or the penalty is unknown, or they do not go together.
+            If the method, the penalty or an option is unknown, or they do not go together.
 
         Warns
         -----
@@ -387,6 +388,7 @@ class LogLinearModel(LikelihoodModel):
         >>> model.fit(penalty="jeffreys").conf_int(method="profile").round(1).loc["A[T.b]"].tolist()
         [-8.7, -2.0]
         """
+        _check_options(options)
         if method not in ("ml", "normal"):
             raise ModelError(f"The method is 'ml' or 'normal'; got {method!r}.")
         if penalty not in (None, "jeffreys"):
@@ -526,7 +528,7 @@ class LogLinearModel(LikelihoodModel):
 
     def _treatment(self, params: npt.ArrayLike) -> Array:
         """Treatment-coded coefficients from coefficients in the model's coding."""
-        values = np.asarray(params, dtype=np.float64)
+        values = _numbers(params, "Parameters")
         size = self._design.n_columns
         if values.shape != (size,):
             raise ModelError(
@@ -543,10 +545,42 @@ class LogLinearModel(LikelihoodModel):
         return np.asarray(np.linalg.solve(self._recode.T, half.T).T)
 
 
+def check_release(release: object) -> None:
+    """Refuse what is no release.
+
+    Raises
+    ------
+    ModelError
+        If it is none.
+    """
+    if not isinstance(release, Release):
+        raise ModelError(
+            f"A log-linear model is fitted to a Release; got {type(release).__name__}. A noisy "
+            "table made elsewhere enters by Release.from_noisy_table."
+        )
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse options of other fits in statsmodels; `disp` says nothing, as nothing is printed."""
+    asked = [name for name, value in options.items() if name != "disp" and value is not None]
+    if asked:
+        raise ModelError(
+            f"fit takes no {asked[0]}: it starts from the fit that ignores the noise, and stops at "
+            "the maximum by itself. Its options are method, penalty and warn_convergence."
+        )
+
+
+def _numbers(values: npt.ArrayLike, what: str) -> Array:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ModelError(f"{what} are numbers; got {shown(values)}.") from None
+
+
 def _checked_offset(offset: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     if offset is None:
         return None
-    values = np.array(offset, dtype=np.float64)
+    values = _numbers(offset, "The values of the offset")
     if values.shape != shape or not np.isfinite(values).all():
         raise ModelError(
             f"The offset is finite and of the shape {shape} of the table; got an array of shape "

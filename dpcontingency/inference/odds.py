@@ -13,12 +13,14 @@ import pandas as pd
 from scipy import stats
 
 from dpcontingency.domain import label_text
-from dpcontingency.errors import ModelError
-from dpcontingency.inference.prediction import FittedCells
+from dpcontingency.errors import ModelError, did_you_mean, shown
+from dpcontingency.inference.prediction import AT_INFINITY, IMPOSSIBLE, FittedCells
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 Kind = Literal["conditional", "local"]
+
+OPEN = "cells above and below the line are at 0"
 
 # An interval on the log scale of an infinite log odds ratio: combination, sign -> ends.
 OneSided = Callable[[Array, float], tuple[float, float]]
@@ -34,6 +36,7 @@ class _Ratio:
     in_words: str
     cells: tuple[int, int, int, int]
     drift: float  # of its logarithm: 0 where finite, 1, -1, or nan where it cannot be told
+    reason: str  # why it has no standard error; empty where it has one
     fixed: bool  # both factors in the strata: partly a public number
 
 
@@ -52,7 +55,7 @@ def odds_ratio_frame(
         [(r.row, r.column, r.at) for r in ratios], names=["row", "column", "at"]
     )
     if not ratios:
-        columns = ["odds_ratio", "log_or", "se", "lower", "upper", "in_words"]
+        columns = ["odds_ratio", "log_or", "se", "lower", "upper", "in_words", "reason"]
         return pd.DataFrame(columns=columns, index=pd.MultiIndex.from_tuples([], names=index.names))
     drift = np.array([r.drift for r in ratios])
     places = np.array([r.cells for r in ratios])
@@ -76,6 +79,7 @@ def odds_ratio_frame(
             "lower": np.exp(lower),
             "upper": np.exp(upper),
             "in_words": [r.in_words for r in ratios],
+            "reason": [r.reason for r in ratios],
         },
         index=index,
     )
@@ -132,11 +136,17 @@ def associated_pairs(
     Raises
     ------
     ModelError
-        If a name is no factor, or the model leaves the named pair without an association.
+        If a name is no factor, both are the same, or the model leaves the named pair without an
+        association.
     """
     for name in (row, column):
         if name is not None and name not in names:
-            raise ModelError(f"{name!r} is no factor; known: {', '.join(map(repr, names))}.")
+            raise ModelError(f"{shown(name)} is no factor; {did_you_mean(str(name), names)}")
+    if row is not None and row == column:
+        raise ModelError(
+            f"An odds ratio is of two factors; got {shown(row)} twice. Name one only for all pairs "
+            "that it is in."
+        )
     joined = {pair for g in generators for pair in combinations(sorted(g, key=names.index), 2)}
     wanted = [pair for pair in combinations(names, 2) if pair in joined]
     if row is None and column is None:
@@ -195,6 +205,7 @@ def _ratios(
                 in_words=words + (f", at {at}" if at else ""),
                 cells=chosen,
                 drift=drift,
+                reason=_reason(bool(cells.possible[list(chosen)].all()), drift),
                 fixed=set(pair) <= strata,
             )
 
@@ -214,6 +225,15 @@ def _best(cells: FittedCells, candidates: Index) -> tuple[tuple[int, int, int, i
     drift = np.nan if vague[best] > 1 else float(np.sign(below.astype(int) - above)[best])
     first, second, third, fourth = (int(cell) for cell in candidates[best])
     return (first, second, third, fourth), drift
+
+
+def _reason(possible: bool, drift: float) -> str:
+    """Why a ratio has no standard error; empty where it has one."""
+    if not possible:
+        return IMPOSSIBLE
+    if np.isnan(drift):
+        return OPEN
+    return AT_INFINITY if drift else ""
 
 
 def _standard_errors(cells: FittedCells, places: Index) -> Array:

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 from scipy.special import expit
 
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.rows import CellRows
 
 Array = npt.NDArray[np.float64]
@@ -114,8 +114,20 @@ class CellPrediction:
         """Another name of ``se``, as in statsmodels."""
         return self.se
 
+    @property
+    def var_pred_mean(self) -> pd.Series:
+        """The square of ``se``, as in statsmodels."""
+        return self.se**2
+
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of level 1 - alpha, covering sampling and noise: ``lower`` and ``upper``."""
+        """Intervals of level 1 - alpha, covering sampling and noise: ``lower`` and ``upper``.
+
+        Raises
+        ------
+        ModelError
+            If ``alpha`` is not between 0 and 1.
+        """
+        check_alpha(alpha)
         value = self.predicted_mean.to_numpy()
         half = stats.norm.isf(alpha / 2) * self._log_se
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -202,7 +214,13 @@ def cells_named(domain: Any, records: Any) -> Sequence[int]:
     DomainError
         If a level is not declared; the message names the factor, the value and known levels.
     """
-    frame = pd.DataFrame(records)
+    try:
+        frame = pd.DataFrame(records)
+    except ValueError:
+        raise ModelError(
+            "Cells are named by a DataFrame or a mapping with a column of levels for every factor; "
+            f"got {shown(records)}."
+        ) from None
     missing = [name for name in domain.names if name not in frame]
     if missing:
         raise ModelError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -13,6 +14,10 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
 WIDTH = 78
+
+# Ways to print coefficients: space between columns, and decimals. The first that leaves room for
+# the names is taken; a name without room gets a line of its own.
+_LAYOUTS = (("  ", 4), (" ", 4), (" ", 3), (" ", 2))
 
 
 def pvalue_text(p: float) -> str:
@@ -63,11 +68,24 @@ def summary_of(results: Any, alpha: float) -> Summary:
     return out
 
 
+class _Page(Summary2):
+    """A `summary2.Summary` whose text is a page of `WIDTH` columns, made beforehand."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self._page = page
+
+    def as_text(self) -> str:
+        """The page."""
+        return self._page
+
+
 def summary2_of(results: Any, alpha: float) -> Summary2:
     """The same facts as a statsmodels `summary2.Summary`."""
-    out = Summary2()
+    out = _Page(summary_of(results, alpha).as_text())
     out.add_title(f"Log-linear model {results.generating_class}")
     out.add_dict(dict(column[side] for side in (0, 1) for column in _facts(results)))
+    out.settings[0]["float_format"] = "%.4g"  # statsmodels takes the first table's for all
     interval = results.conf_int(alpha)
     frame = pd.DataFrame(
         {
@@ -75,15 +93,62 @@ def summary2_of(results: Any, alpha: float) -> Summary2:
             "Std.Err.": results.bse,
             "z": results.tvalues,
             "P>|z|": results.pvalues,
-            f"[{alpha / 2:.3f}": interval[0],
-            f"{1 - alpha / 2:.3f}]": interval[1],
+            f"[{_tail(alpha / 2)}": interval[0],
+            f"{_tail(1 - alpha / 2)}]": interval[1],
             "priv.": results.privacy_share,
         }
     )
-    out.add_df(frame)
+    out.add_df(frame, float_format="%.4g")
     for note in _plain_notes(results):
         out.add_text(note)
     return out
+
+
+def broken(text: str, after: str, indent: str = "") -> list[str]:
+    """Lines of at most `WIDTH` columns, broken after some character where one is near.
+
+    Examples
+    --------
+    >>> broken("Log-linear model [A B][C]" + "[" + "D" * 60 + "]", "]")[0]
+    'Log-linear model [A B][C]'
+    """
+    lines = [""]
+    for piece in re.findall(f"[^{after}]*{after}|[^{after}]+", text):
+        if len(lines[-1]) + len(piece) <= WIDTH:
+            lines[-1] += piece
+        else:
+            lines += textwrap.wrap(
+                piece.lstrip(), WIDTH, initial_indent=indent, subsequent_indent=indent
+            )
+    return [line.rstrip() for line in lines if line]
+
+
+def number_text(value: float, se: float, decimals: int = 4) -> str:
+    """An estimate, its standard error or an end of its interval, as printed.
+
+    With fixed decimals; where these would show fewer than two digits of the value or of the
+    standard error, or the value is huge, with four significant digits, or as many as it takes to
+    see the standard error. What rounding leaves of a 0 is 0.
+
+    Examples
+    --------
+    >>> number_text(-0.61036, 0.0639), number_text(1.4861e-05, 7.72e-06)
+    ('-0.6104', '1.486e-05')
+    >>> number_text(0.000412, 0.0123), number_text(3e-17, 0.0123), number_text(12.34567, 5e-5)
+    ('0.000412', '0.0000', '12.34567')
+    """
+    size, least = abs(value), 0.95 * 10.0 ** (1 - decimals)
+    fixed = size < 1e6 and se >= least and not 1e-6 * se < size < least
+    if fixed or size == 0 or not np.isfinite(value):
+        return f"{value:.{decimals}f}" if size > 1e-6 * se else f"{0:.{decimals}f}"
+    beyond = np.log10(size / se) if 0 < se < size else 0.0
+    return f"{value:.{4 + int(min(beyond, 4))}g}"
+
+
+def _tail(probability: float) -> str:
+    """A probability with three decimals, or more where it has them."""
+    text = f"{probability:.3f}"
+    return text if np.isclose(float(text), probability, 1e-9, 0) else f"{probability:.10g}"
 
 
 def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
@@ -99,12 +164,12 @@ def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
         ("Converged:", "yes" if results.converged else "NO"),
     ]
     right = [
-        ("Log-likelihood:", f"{results.llf:.3f}"),
+        ("Log-likelihood:", _fixed(results.llf, 3)),
         ("LR chi2 (p):", _test_text(gof.iloc[0])),
         ("Score chi2 (p):", _test_text(gof.iloc[1])),
         ("Df resid / model:", f"{results.df_resid} / {results.df_model}"),
-        ("AIC:", f"{results.aic:.2f}"),
-        ("BIC (log n):", f"{results.bic:.2f}"),
+        ("AIC:", _fixed(results.aic, 2)),
+        ("BIC (log n):", _fixed(results.bic, 2)),
     ]
     return list(zip(left, right, strict=True))
 
@@ -116,39 +181,63 @@ def _header(results: Any) -> SimpleTable:
         [[value, f" {name}", other] for (_, value), (name, other) in facts],
         headers=None,
         stubs=[name for (name, _), _ in facts],
-        title="\n".join(textwrap.wrap(title, WIDTH)),
+        title="\n".join(broken(title, "]")),
         txt_fmt=dict(fmt_2cols, data_fmts=["%s", "%s", "%s"], data_aligns="rlr"),
     )
 
 
+class _Coefficients(SimpleTable):
+    """The table of coefficients: text that fits the page; HTML and LaTeX with unbroken names."""
+
+    def __init__(self, headers: list[str], stubs: list[str], rows: dict[int, list[Any]]) -> None:
+        super().__init__(rows[4], headers=headers, stubs=stubs, txt_fmt=dict(fmt_params))
+        self._parts = headers, stubs, rows
+
+    def as_text(self, **_: Any) -> str:
+        """The table in the first layout that fits, a name that is too long above its numbers."""
+        headers, stubs, rows = self._parts
+        longest = max(map(len, stubs), default=0)
+        for separator, decimals in _LAYOUTS:
+            style = dict(fmt_params, data_fmts=["%s"], colsep=separator, colwidths=6)
+            blank = str(SimpleTable(rows[decimals], headers, [""] * len(stubs), txt_fmt=style))
+            room = WIDTH - max(map(len, blank.splitlines()))
+            if room >= longest or (separator == " " and room >= 0):
+                break
+        inside = [name if len(name) <= room else "" for name in stubs]
+        table = str(SimpleTable(rows[decimals], headers, inside, txt_fmt=style)).splitlines()
+        head, body = len(table) - len(stubs) - 1, []
+        for name, short, line in zip(stubs, inside, table[head:], strict=False):
+            body += [*([] if short else broken(name, ":", "  ")), line]
+        return "\n".join([*table[:head], *body, table[-1]])
+
+
 def _coefficients(results: Any, alpha: float) -> SimpleTable:
-    level = f"{1 - alpha:.0%}"
+    level = f"{100 * (1 - alpha):.10g}%"
     headers = ["coef", "std err", "z", "P>|z|", f"[{level}", "CI]", "priv."]
-    interval = results.conf_int(alpha)
-    body = []
-    for name, coefficient in results.params.items():
-        if not np.isfinite(coefficient):
-            limit = "open" if np.isnan(coefficient) else f"{coefficient:+}"
-            body.append([limit, "not", "estimable", "", "", "", ""])
-            continue
-        body.append(
-            [
-                f"{coefficient:.4f}",
-                f"{results.bse[name]:.4f}",
-                f"{results.tvalues[name]:.3f}",
-                "<0.001" if results.pvalues[name] < 0.001 else f"{results.pvalues[name]:.3f}",
-                f"{interval.loc[name, 0]:.3f}",
-                f"{interval.loc[name, 1]:.3f}",
-                f"{results.privacy_share[name]:.0%}",
-            ]
-        )
-    stubs = list(results.params.index)
-    for separator in ("  ", " "):  # the narrow one where long names need the room
-        style = dict(fmt_params, data_fmts=["%s"], colsep=separator, colwidths=6)
-        table = SimpleTable(body, headers=headers, stubs=stubs, txt_fmt=style)
-        if max(map(len, table.as_text().splitlines()), default=0) <= WIDTH:
-            break
-    return table
+    interval = results.conf_int(alpha).to_numpy()
+    rows: dict[int, list[Any]] = {}
+    for decimals in {decimals for _, decimals in _LAYOUTS}:
+        rows[decimals] = [
+            _coefficient(results, j, interval[j], decimals) for j in range(len(interval))
+        ]
+    return _Coefficients(headers, list(results.params.index), rows)
+
+
+def _coefficient(results: Any, j: int, interval: Any, decimals: int) -> list[str]:
+    """A row of the table of coefficients."""
+    coefficient, se = results.params.iloc[j], results.bse.iloc[j]
+    if not np.isfinite(coefficient):
+        limit = "open" if np.isnan(coefficient) else f"{coefficient:+}"
+        return [limit, "not", "estimable", "", "", "", ""]
+    z, pvalue = results.tvalues.iloc[j], results.pvalues.iloc[j]
+    return [
+        number_text(coefficient, se, decimals),
+        number_text(se, se, decimals),
+        f"{z:.{decimals - 1}f}" if abs(z) < 1e5 else f"{z:.4g}",
+        "<0.001" if pvalue < 0.001 else f"{pvalue:.3f}",
+        *(number_text(end, se, decimals - 1) for end in interval),
+        f"{results.privacy_share.iloc[j]:.0%}",
+    ]
 
 
 def _notes(results: Any) -> list[str]:
@@ -199,9 +288,14 @@ def _plain_notes(results: Any) -> list[str]:
 def _short_total(release: Any) -> str:
     """`total_text`, with what the notes say left out where that keeps the page's width."""
     if release.totals is not None:
-        return total_text(release)
+        return total_text(release) if release.n_total < 1e10 else f"{release.n_total:,}"
     digits = 1 if abs(release.n_total_estimate) < 1e5 else 0
     return f"{release.n_total_estimate:,.{digits}f} (SE {release.n_total_se:.1f})"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """A number with some decimals, or with eight digits where it is huge."""
+    return f"{value:.{decimals}f}" if abs(value) < 1e8 else f"{value:.8g}"
 
 
 def _noise_text(release: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference import residuals
 from dpcontingency.inference.coefficients import CoefficientResults, Fit, treatment_covariance
 from dpcontingency.inference.comparison import compare, drop1
@@ -239,23 +239,30 @@ class LogLinearResults(CoefficientResults):
           v  0.293    0.049          0.206          0.397
         """
         domain = self.model.release.domain
+        if not isinstance(given, Iterable):
+            raise ModelError(f"given is a factor, or a sequence of factors; got {shown(given)}.")
         names = (given,) if isinstance(given, str) else tuple(given)
         axes = tuple(domain.axis(name) for name in names)
         return predict_cells(self._cells, self._index, what, names, axes)
 
-    def predict(self, exog: Any = None) -> pd.Series:
+    def predict(self, exog: Any = None, *, linear: bool = False) -> pd.Series:
         """Fitted cell means: of all cells, or of the cells that the rows of a frame name.
 
         Parameters
         ----------
         exog : DataFrame or mapping of columns, optional
             A column of levels for every factor.
+        linear : bool
+            Whether to give the logarithms of the means, -inf where a cell is impossible.
         """
         if exog is None:
-            return self.fittedvalues
-        index = exog.index if isinstance(exog, pd.DataFrame) else None
-        cells = cells_named(self.model.release.domain, exog)
-        return pd.Series(self._fit.fitted[cells], index=index)
+            means = self.fittedvalues
+        else:
+            index = exog.index if isinstance(exog, pd.DataFrame) else None
+            cells = cells_named(self.model.release.domain, exog)
+            means = pd.Series(self._fit.fitted[cells], index=index)
+        with np.errstate(divide="ignore"):
+            return np.log(means) if linear else means
 
     def odds_ratios(
         self,
@@ -281,15 +288,17 @@ class LogLinearResults(CoefficientResults):
         DataFrame
             A row for each pair of levels, at each combination of levels of the other factors on
             which the ratio depends: ``odds_ratio``, ``log_or``, ``se`` (of the logarithm),
-            ``lower`` and ``upper`` (of the ratio, covering sampling and noise) and ``in_words``.
-            A ratio at 0 or infinity has no standard error, and one finite end, by profile
-            likelihood (nan where the fit is no maximum of it); one that the data leave open is
-            nan.
+            ``lower`` and ``upper`` (of the ratio, covering sampling and noise), ``in_words`` and
+            ``reason``. A ratio at 0 or infinity has no standard error; the other end of its
+            interval is by profile likelihood (nan where the fit is no maximum of it), and is
+            infinity or 0 itself where the noise excludes nothing. A ratio that the data leave
+            open, or that a structural zero is in, is nan. ``reason`` says which it is.
 
         Raises
         ------
         ModelError
-            If a name is no factor, or the model has no association that involves it.
+            If ``alpha`` or ``kind`` is none, a name is no factor or given twice, or the model has
+            no association that involves it.
 
         Notes
         -----
@@ -310,6 +319,7 @@ class LogLinearResults(CoefficientResults):
         """
         if kind not in ("conditional", "local"):
             raise ModelError(f"kind is 'conditional' or 'local'; got {kind!r}.")
+        check_alpha(alpha)
         domain = self.model.release.domain
         associations = self.model.associations
         pairs = associated_pairs(domain.names, associations, row, column)
@@ -369,21 +379,45 @@ class LogLinearResults(CoefficientResults):
 
         The last column, ``priv.``, is the share of the variance that is due to the noise.
         """
+        check_alpha(alpha)
         return summary_of(self, alpha)
 
     def summary2(self, alpha: float = 0.05) -> Any:
         """The same page as a statsmodels `summary2.Summary`, whose tables are DataFrames."""
+        check_alpha(alpha)
         return summary2_of(self, alpha)
 
     def remove_data(self) -> None:
-        """Not offered: see the message."""
-        raise ModelError(
-            "There is no data to remove: results hold the public release, which they need, and "
-            "never a confidential count."
-        )
+        """Do nothing: results hold the public release, and never a confidential count."""
 
-    def save(self, path: str | Path) -> None:
-        """Write the results and their release to a JSON file; `load` is the way back."""
+    def save(self, path: str | Path, remove_data: bool = False) -> None:
+        """Write the results and their release to a JSON file; `load` is the way back.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        remove_data : bool
+            As in statsmodels; there is nothing to remove (`remove_data`).
+
+        Raises
+        ------
+        ReleaseError
+            If the file cannot be written.
+        """
+        files.write_text(path, self.to_json())
+
+    def to_json(self) -> str:
+        """The text that `save` writes: results, release and checksum, as JSON.
+
+        Examples
+        --------
+        >>> import json
+        >>> from dpcontingency import Domain, LogLinearModel, Release
+        >>> release = Release.exact([[3, 4], [5, 6]], Domain({"A": [0, 1], "B": [0, 1]}))
+        >>> json.loads(LogLinearModel(release, "[A][B]").fit().to_json())["generators"]
+        [['A'], ['B']]
+        """
         model = self.model
         content = {
             "release": model.release.to_dict(),
@@ -395,7 +429,7 @@ class LogLinearResults(CoefficientResults):
             content["special_terms"] = list(model.special_terms)
         if model.offset is not None:
             content["offset"] = model.offset.tolist()
-        files.write(path, content, files.RESULTS)
+        return files.text_of(content, files.RESULTS)
 
     def __repr__(self) -> str:
         state = "" if self.converged else ", NOT CONVERGED"
@@ -423,6 +457,8 @@ class LogLinearResults(CoefficientResults):
     def _adjusted(self) -> Array:
         model, fitted = self.model, self._fit.fitted
         cells = model.cells
+        if self.df_resid == 0:  # it follows every cell, and a penalty's pull is no residual
+            return np.full(fitted.shape, np.nan)
         information = gaussian_information(fitted, cells.variances, cells.strata)
         return residuals.adjusted_residuals(
             cells.noisy - fitted,

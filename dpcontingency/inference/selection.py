@@ -6,7 +6,6 @@ All of it reads the release alone, so it costs no privacy beyond the release's.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.comparison import (
     RATIO,
@@ -30,8 +29,8 @@ from dpcontingency.inference.comparison import (
 )
 from dpcontingency.inference.families import all_kway, mutual, saturated
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
-from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.printing import WIDTH
+from dpcontingency.inference.loglinear import LogLinearModel, check_release
+from dpcontingency.inference.printing import broken
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import (
     NOT_ADJUSTED,
@@ -88,9 +87,9 @@ class Selection:
         printed = self.path.set_index("action").drop(columns="step")
         column = {"bic": "bic", "aic": "aic", "lr": "pvalue"}[self.criterion]
         lines = [f"Stepwise search by {label}, direction: {self.direction}"]
-        lines += textwrap.wrap(f"Start: {self.path['generating_class'].iloc[0]}", WIDTH)
+        lines += broken(f"Start: {self.path['generating_class'].iloc[0]}", "]")
         lines += table_lines(printed.rename(columns={"criterion": column}))
-        lines += textwrap.wrap(f"Selected: {self.results.generating_class}", WIDTH)
+        lines += broken(f"Selected: {self.results.generating_class}", "]")
         return "\n".join([*lines, *note_lines(self.notes)])
 
     def __repr__(self) -> str:
@@ -233,11 +232,17 @@ def step(
     >>> list(found.path["action"])
     ['start', 'add [C M]', 'add [A C]', 'add [A M]']
     """
-    for asked, allowed in ((criterion, get_args(Criterion)), (direction, get_args(Direction))):
-        if asked not in allowed:
-            raise ModelError(f"Choose one of {', '.join(map(repr, allowed))}; got {asked!r}.")
-    if not 0 < alpha < 1:
-        raise ModelError(f"alpha is a level between 0 and 1; got {alpha!r}.")
+    choices = {"criterion": (criterion, Criterion), "direction": (direction, Direction)}
+    for name, (asked, kind) in choices.items():
+        if asked not in get_args(kind):
+            allowed = ", ".join(map(repr, get_args(kind)))
+            raise ModelError(f"{name} is one of {allowed}; got {shown(asked)}.")
+    check_alpha(alpha)
+    if not isinstance(start, LogLinearModel | LogLinearResults):
+        raise ModelError(
+            "A search starts from a model, such as LogLinearModel(release, mutual(release)), or "
+            f"from its fit; got {type(start).__name__}."
+        )
     model = start if isinstance(start, LogLinearModel) else start.model
     if not isinstance(start, LogLinearModel):
         require_maximum(start, RATIO)
@@ -310,6 +315,7 @@ def kway_tests(release: Release) -> ModelTable:
     2  1286.020   4  1285.646        3
     3     0.374   1     0.374        1
     """
+    check_release(release)
     orders = range(1, len(release.domain.names) + 1)
     fits = [_all_kway_fit(release, k - 1) for k in orders]
     top = Saturated.over(fits[0])
@@ -357,6 +363,7 @@ def partial_association(release: Release) -> ModelTable:
     [A M]   91.64   1
     [C M]  497.00   1
     """
+    check_release(release)
     fits = [_all_kway_fit(release, k) for k in range(1, len(release.domain.names) + 1)]
     return term_tests("Partial association: each term dropped from all of its order", fits)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpcontingency.inference.printing import WIDTH, pvalue_text
+from dpcontingency.inference.printing import WIDTH, broken, pvalue_text
 
 NOT_ADJUSTED = "Each p-value is of one test, and not adjusted for the number of tests."
 
@@ -78,21 +78,31 @@ FORMATS: dict[str, Callable[[float], str]] = {
     "df_diff": "{:.0f}".format,
     "pvalue_diff": pvalue_text,
 }
+SHORT = "{:.5g}".format
 
 
 def table_lines(frame: pd.DataFrame) -> list[str]:
-    """The numbers of a table as lines; where labels make them too long, labels come below."""
+    """The numbers of a table as lines of at most 78 columns.
+
+    Labels that make them too long come below; where that is not enough decimals are left out.
+    """
     printed = frame.drop(columns="generating_class", errors="ignore").rename_axis(None)
-    formats = {name: FORMATS[name] for name in printed.columns if name in FORMATS}
     below: list[str] = []
-    lines = printed.to_string(formatters=formats, na_rep="").split("\n")
+    lines = _lines(printed, FORMATS)
     if max(map(len, lines)) > WIDTH:
         numbers = [str(i) for i in range(1, len(printed) + 1)]
         for number, label in zip(numbers, printed.index, strict=True):
-            below += textwrap.wrap(f"{number}: {label}", WIDTH, subsequent_indent="   ")
+            below += broken(f"{number}: {label}", "]", "   ")
         printed = printed.set_axis(numbers)
-        lines = printed.to_string(formatters=formats, na_rep="").split("\n")
+        lines = _lines(printed, FORMATS)
+    if max(map(len, lines)) > WIDTH:
+        lines = _lines(printed, FORMATS | dict.fromkeys(("aic", "bic", "lr", "lr_diff"), SHORT))
     return [*(line.rstrip() for line in lines), *below]
+
+
+def _lines(frame: pd.DataFrame, formats: dict[str, Callable[[float], str]]) -> list[str]:
+    used = {name: formats[name] for name in frame.columns if name in formats}
+    return frame.to_string(formatters=used, na_rep="").split("\n")
 
 
 def note_lines(notes: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dpcontingency.errors import ReleaseError
+from dpcontingency.errors import ReleaseError, shown
 
 RELEASE = "dpcontingency-release"
 RESULTS = "dpcontingency-results"
@@ -17,12 +17,17 @@ VERSION = 1
 
 
 def write(path: str | Path, content: dict[str, Any], kind: str = RELEASE) -> None:
-    """Write plain data of some kind to ``path``, atomically.
+    """Write plain data of some kind to ``path``, atomically."""
+    write_text(path, text_of(content, kind))
+
+
+def text_of(content: dict[str, Any], kind: str = RELEASE) -> str:
+    """Plain data as the text of its file.
 
     Floats are written in Python's shortest form that reads back to the same bits.
     """
-    text = json.dumps(document_of(content, kind), ensure_ascii=False, indent=1, allow_nan=False)
-    write_text(path, text + "\n")
+    document = document_of(content, kind)
+    return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def document_of(content: dict[str, Any], kind: str = RELEASE) -> dict[str, Any]:
@@ -39,8 +44,9 @@ def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
     ReleaseError
         If the file is not of this kind and version, or its checksum does not match.
     """
+    source = _path(path)
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(source.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ReleaseError(f"There is no file {path}.") from None
     except OSError as error:
@@ -78,7 +84,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     ReleaseError
         If the folder is not there or cannot be written to.
     """
-    target = Path(path)
+    target = _path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
@@ -98,6 +104,12 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _path(path: object) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise ReleaseError(f"A file is given by its path, a text or a Path; got {shown(path)}.")
+    return Path(path)
 
 
 def _unwritable(path: str | Path, error: OSError) -> ReleaseError:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.domain import Domain, unlabelled_array
-from dpcontingency.errors import DPContingencyError, PrecisionWarning, ReleaseError
+from dpcontingency.errors import DPContingencyError, PrecisionWarning, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
 from dpcontingency.privacy.neighbours import in_words
 from dpcontingency.release import exports, files, integers
@@ -179,11 +180,14 @@ class Release:
             If a value is not finite, sigma is negative, or the shape is not the domain's.
         """
         noisy = _as_cells(values, domain)
-        sd = np.asarray(sigma, dtype=np.float64)
+        try:
+            sd = np.asarray(sigma, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ReleaseError(f"sigma is a number or one a cell; got {shown(sigma)}.") from None
         if not (np.isfinite(sd).all() and (sd >= 0).all()):
             raise ReleaseError("sigma is a finite standard deviation, at least 0.")
-        if n_total is not None and not (np.isfinite(n_total) and n_total >= 0):
-            raise ReleaseError(f"n_total is a number of records, at least 0; got {n_total}.")
+        if n_total is not None and not (isinstance(n_total, Real) and 0 <= n_total < np.inf):
+            raise ReleaseError(f"n_total is a number of records, at least 0; got {shown(n_total)}.")
         if sd.shape not in ((), domain.shape):
             raise ReleaseError(
                 f"sigma must be one number or an array of the domain's shape {domain.shape}; "

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ReleaseError
-from dpcontingency.inference.printing import pvalue_text
+from dpcontingency.inference.printing import number_text, pvalue_text
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.gdp import ceil_digits
 from dpcontingency.release.release import Release
@@ -131,7 +131,7 @@ def coefficients_table(fit: LogLinearResults) -> Table:
     shares = fit.privacy_share.to_numpy()
     rows = []
     for i, name in enumerate(fit.params.index[:MAX_ROWS]):
-        estimate, sampling, privacy, total, z, p = values[i]
+        estimate, _, _, total, z, p = values[i]
         if not math.isfinite(estimate):
             limit = "open" if math.isnan(estimate) else "−∞" if estimate < 0 else "∞"
             rows.append([name, limit, "not estimable", *[""] * 6])
@@ -139,13 +139,10 @@ def coefficients_table(fit: LogLinearResults) -> Table:
         rows.append(
             [
                 name,
-                f"{estimate:.4f}",
-                f"{sampling:.4f}",
-                f"{privacy:.4f}",
-                f"{total:.4f}",
+                *(number_text(value, total) for value in values[i, :4]),
                 f"{z:.3f}",
                 pvalue_text(p),
-                f"{interval[i, 0]:.3f} to {interval[i, 1]:.3f}",
+                " to ".join(number_text(end, total, 3) for end in interval[i]),
                 percent(shares[i]),
             ]
         )

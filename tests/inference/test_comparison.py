@@ -107,6 +107,17 @@ def test_df_is_counted_on_the_facial_set(load_table):
     assert "at infinity" in " ".join(result.notes)
 
 
+def test_terms_whose_df_are_not_their_parameters_are_named():
+    domain = Domain({name: [0, 1] for name in "ABC"})
+    full = np.array([[[0, 5], [4, 6]], [[7, 3], [8, 0]]])
+    tests = quiet(Release.exact(full, domain), "[AB][AC][BC]").drop1()
+    assert list(tests.table["df"]) == [0, 2, 2, 2]
+    assert "The df of [A B], [A C], [B C] is not" in " ".join(tests.notes)
+    plain = quiet(Release.exact(full + 1, domain), "[AB][AC][BC]").drop1()
+    assert list(plain.table["df"]) == [0, 1, 1, 1]
+    assert "facial" not in " ".join(plain.notes)
+
+
 def test_drop1_is_a_comparison_for_each_term(load_table):
     counts, domain = load_table("ucb_admissions")
     release = Release.exact(counts, domain)

@@ -179,3 +179,16 @@ def test_a_lost_level_leaves_the_errors_of_the_reduced_table(sigma, method, gene
     finite = one.bse.dropna()
     assert finite.size == one.params.size - len(lost)
     np.testing.assert_allclose(finite, other.bse[finite.index], rtol=1e-7)
+
+
+def test_the_reason_is_true_of_a_pattern_of_zeros_and_of_no_records():
+    """Every margin of the first table is positive; in the second no penalty finds an estimate."""
+    domain = Domain({name: [0, 1] for name in "ABC"})
+    release = Release.exact([[[0, 5], [4, 6]], [[7, 3], [8, 0]]], domain)
+    result = LogLinearModel(release, "[AB][AC][BC]").fit(warn_convergence=False)
+    assert all((release.noisy.sum(axis=k) > 0).all() for k in range(3))
+    assert "or a pattern of its cells, is zero" in result.existence.reason
+    assert LogLinearModel(release, "[AB][AC][BC]").fit(penalty="jeffreys").existence.exists
+    empty = LogLinearModel(Release.exact(np.zeros((2, 2, 2), int), domain), "[A][B][C]")
+    assert "except where a public total is 0" in empty.fit(warn_convergence=False).existence.reason
+    assert not empty.fit(penalty="jeffreys", warn_convergence=False).existence.exists

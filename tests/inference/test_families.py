@@ -75,7 +75,12 @@ def test_a_family_of_a_release_is_a_model_of_it(load_table):
     ("call", "says"),
     [
         (lambda: mutual("ABC"), "sequence of names"),
-        (lambda: mutual([]), "one factor or more"),
+        (lambda: mutual([]), "one factor or more, each once; got none"),
+        (lambda: mutual(3), "a Domain or a Release; got 3"),
+        (lambda: is_graphical("A*B"), "not a generating class"),
+        (lambda: is_decomposable(None), "list of margins"),
+        (lambda: is_decomposable("[ab][bc]"), "where a name ends"),
+        (lambda: conditional_independences("[A B]", ["A"]), "names 'B', which is no factor"),
         (lambda: saturated(["A", "A"]), "each once"),
         (lambda: all_kway(["A", "B"], 3), "0 to 2"),
         (lambda: all_kway(FACTORS, -1), "0 to 4"),
@@ -83,6 +88,7 @@ def test_a_family_of_a_release_is_a_model_of_it(load_table):
         (lambda: joint(["Dept"], with_="Dept"), "not all"),
         (lambda: conditional(FACTORS, given=FACTORS), "not all"),
         (lambda: conditional(FACTORS, given=()), "not none"),
+        (lambda: conditional(FACTORS, given=3), "given names 3, no factor"),
     ],
 )
 def test_misuse_is_one_sentence(call, says):
@@ -154,6 +160,20 @@ def test_the_independences_hold_in_a_random_table_and_need_all_they_name():
             assert given in true
             assert not any(other < given for other in true)
             assert len(given) == min(map(len, true))
+
+
+def test_a_text_is_the_class_that_it_stands_for():
+    """Not its characters: the answer is that of the margins, on every model and notation."""
+    for generators, _ in MODELS:
+        for sep in ("", " ", ", "):
+            text = "".join(f"[{sep.join(margin)}]" for margin in generators)
+            assert is_graphical(text) == is_graphical(generators)
+            assert is_decomposable(text) == is_decomposable(generators)
+            found = conditional_independences(text, FACTORS)
+            assert found == conditional_independences(generators, FACTORS)
+    assert conditional_independences("[Admit Dept][Gender Dept]") == [
+        "Admit and Gender are independent given Dept."
+    ]
 
 
 def test_independences_in_words():

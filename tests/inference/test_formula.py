@@ -4,9 +4,11 @@ import itertools
 
 import pytest
 
-from dpcontingency.errors import ModelError
+from dpcontingency.domain import Domain
+from dpcontingency.errors import DPContingencyError, ModelError
 from dpcontingency.inference.formula import (
     generating_class,
+    names_in,
     read_formula,
     show,
     subsets,
@@ -64,6 +66,59 @@ def test_what_is_shown_reads_back():
     for margins in ([("my a", "x:y"), ("α",)], [("class", "C")], [("b-c", "my a", "1st")]):
         shown = generating_class(margins, ODD)
         assert generating_class(show(shown), ODD) == shown
+
+
+AWKWARD = ["a]b", "a`b", "A,B", " lead", "A[T.b]", "Symm(A, B)", "A", "B", "A B", "``", "t\tb"]
+
+
+@pytest.mark.parametrize("others", [[], ["x", "my y"]], ids=str)
+def test_awkward_names_are_quoted_so_that_they_read_back(others):
+    for size in (1, 2, 3):
+        for margin in itertools.combinations([*AWKWARD, *others], size):
+            expected = generating_class([margin, *others], [*AWKWARD, *others])
+            text = show(expected, names=[*AWKWARD, *others])
+            assert generating_class(text, [*AWKWARD, *others]) == expected
+    assert show((("my y", "A"), ("x",))) == "[my y, A][x]"  # as typed where that reads back
+
+
+def test_names_of_a_class_are_read_off_it():
+    for model in ("[AB][BC]", "[A B][B C]", "[A, B][C]", "[`A` B][C]", [("A", "B"), "C"], ["A B"]):
+        names = names_in(model)
+        assert generating_class(model, names)
+        assert names == (("A B",) if model == ["A B"] else ("A", "B", "C"))
+    assert names_in("[`my a`][my b]") == ("my a", "my", "b")
+    assert names_in("[my a, c][my b]") == ("my a", "c", "my b")
+    for open_end in ("[ab][bc]", "[Admit][Gender]"):
+        with pytest.raises(ModelError, match="where a name ends"):
+            names_in(open_end)
+
+
+@pytest.mark.parametrize(
+    ("model", "names", "says"),
+    [
+        ("[my a b-c]", ["my a", "b-c"], "commas between the names"),
+        ("[A zzz]", ["A", "B"], "no factor; known: 'A', 'B'"),
+        ([("A", "a")], ["A", "B"], "did you mean 'A'"),
+        (3, ["A"], "list of margins"),
+    ],
+)
+def test_a_bad_class_is_refused_in_a_sentence(model, names, says):
+    with pytest.raises(ModelError, match=says):
+        generating_class(model, names)
+
+
+def test_a_very_long_name_does_not_fill_the_screen():
+    long = "x" * 5000
+    for call in (
+        lambda: generating_class([long], ["A", "y" * 5000]),
+        lambda: generating_class(f"[{long}]", ["A"]),
+        lambda: read_formula(long, ["A"]),
+        lambda: Domain({"A": [0, 1]}).axis(long),
+        lambda: Domain({"A": [0, 1]}).index("A", long),
+    ):
+        with pytest.raises(DPContingencyError) as caught:
+            call()
+        assert len(str(caught.value)) < 500
 
 
 def test_a_power_is_a_number_even_beside_a_factor_of_that_name():

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from statsmodels.stats.contingency_tables import Table, Table2x2
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import DomainError, ModelError
+from dpcontingency.errors import DomainError, ModelError, ReleaseError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.rows import CellRows
@@ -180,6 +180,14 @@ def test_adjusted_residuals_have_variance_one(strata):
 
 def test_a_saturated_model_leaves_no_adjusted_residual():
     assert fit(noisy_release("total"), "[ABC]").resid_adjusted.isna().all()
+
+
+@pytest.mark.parametrize("sigma", [0.5, 10, 300])
+def test_a_saturated_penalised_fit_leaves_no_adjusted_residual(sigma):
+    noisy = np.array([[91.5, 38.2, 3.1], [47.7, 55.4, -4.2]])
+    release = Release.from_noisy_table(noisy, square(noisy), sigma=sigma, n_total=232)
+    result = LogLinearModel(release, "[A B]").fit(penalty="jeffreys")
+    assert result.resid_adjusted.isna().all()
 
 
 def test_squared_deviance_residuals_add_up_to_the_deviance():
@@ -492,6 +500,26 @@ def test_a_ratio_is_taken_where_it_is_finite():
     assert result.odds_ratios("C", "B")["odds_ratio"].item() in (0, np.inf)
 
 
+def test_a_ratio_without_standard_error_has_a_reason():
+    hole = Domain({"A": [0, 1], "B": [0, 1, 2]}, structural_zeros=[{"A": 0, "B": 1}])
+    frame = fit(Release.exact([[8, 0, 12], [30, 7, 9]], hole), "[A B]").odds_ratios()
+    assert list(frame["reason"]) == ["structural zero", ""]
+    assert list(frame["se"].isna()) == [True, False]
+    infinite = fit(exact(ZERO), "[A B]").odds_ratios().iloc[0]
+    assert infinite["reason"] == "depends on a parameter at infinity"
+    lost = fit(exact(np.array([[0, 5], [0, 3]])), "[A B]").odds_ratios().iloc[0]
+    assert np.isnan(lost["odds_ratio"])
+    assert "at 0" in lost["reason"]
+
+
+def test_noise_that_excludes_nothing_leaves_both_ends_of_a_ratio_open():
+    """What the docstring says of an infinite ratio: the likelihood never falls below the cut."""
+    release = Release.from_noisy_table([[10, -6], [20, 30]], square(ZERO), sigma=20, n_total=54)
+    result = fit(release, "[A B]")
+    row = result.odds_ratios().iloc[0]
+    assert (row["odds_ratio"], row["lower"], row["upper"]) == (np.inf, 0, np.inf)
+
+
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_margin_that_noise_has_eaten_gives_a_one_sided_interval(coding):
     domain = square(ZERO)
@@ -720,10 +748,97 @@ def test_f_test_is_the_wald_test_over_its_df(ucb):
     assert float(np.squeeze(f.pvalue)) == pytest.approx(expected, rel=1e-4, abs=0)
 
 
-@pytest.mark.parametrize("alpha", [-1, 0, 1, 2, float("nan")])
+@pytest.mark.parametrize("alpha", [-1, 0, 1, 2, float("nan"), "a", None])
 def test_an_interval_has_a_level(ucb, alpha):
-    with pytest.raises(ModelError, match="between 0 and 1"):
-        ucb[2].conf_int(alpha)
+    result = ucb[2]
+    prediction = result.get_prediction()
+    for call in (
+        result.conf_int,
+        prediction.conf_int,
+        prediction.summary_frame,
+        lambda a: result.odds_ratios(alpha=a),
+        result.summary,
+        result.summary2,
+    ):
+        with pytest.raises(ModelError, match="between 0 and 1"):
+            call(alpha)
+
+
+def test_coefficients_are_chosen_by_place_or_name(ucb):
+    result = ucb[2]
+    names, every = list(result.params.index), result.conf_int()
+    mask = np.arange(len(names)) == 2
+    for cols in ([2], [2 - len(names)], names[2], [names[2]], mask):
+        assert result.conf_int(cols=cols).equals(every.iloc[[2]])
+    assert result.conf_int(cols=[names[3], 0]).equals(every.iloc[[3, 0]])
+    variance = result.cov_params().to_numpy()
+    assert result.cov_params(column=names[1]) == variance[1, 1]
+    np.testing.assert_array_equal(
+        result.cov_params(column=names[1:3]), variance[np.ix_([1, 2], [1, 2])]
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda r: r.conf_int(cols=[99]), "its name in params or its place, 0 to 16; got 99"),
+        (lambda r: r.conf_int(cols=["zork"]), "got 'zork'"),
+        (lambda r: r.conf_int(cols=[0.5]), "got 0.5"),
+        (lambda r: r.cov_params(column="zork"), "got 'zork'"),
+        (lambda r: r.t_test(""), "cannot be read"),
+        (lambda r: r.wald_test([]), "cannot be read"),
+        (lambda r: r.wald_test_terms(combine_terms=["zork"]), "No term of the model holds 'zork'"),
+        (lambda r: r.get_prediction("conditional", 3), "a sequence of factors; got 3"),
+        (lambda r: r.predict("x"), "column of levels for every factor"),
+        (lambda r: r.odds_ratios("Dept", "Dept"), "two factors; got 'Dept' twice"),
+        (lambda r: r.model.loglike("a"), "Parameters are numbers; got 'a'"),
+        (lambda r: r.model.fit(start_params=[0]), "fit takes no start_params"),
+        (lambda r: LogLinearModel.from_formula("A", None), "fitted to a Release; got NoneType"),
+        (lambda r: LogLinearModel(r.model.release, [], special_terms=None), "sequence of texts"),
+        (lambda r: LogLinearModel(r.model.release, [], offset="x"), "offset are numbers"),
+    ],
+)
+def test_misuse_is_one_sentence(ucb, call, says):
+    with pytest.raises(ModelError, match=says) as caught:
+        call(ucb[2])
+    assert "\n" not in str(caught.value)
+
+
+# -- habits of statsmodels' users ---------------------------------------------------------------
+
+
+def test_json_is_what_save_writes_and_there_is_no_data_to_remove(ucb, tmp_path):
+    result, path = ucb[2], tmp_path / "results.json"
+    result.remove_data()
+    result.save(path, remove_data=True)
+    assert path.read_text(encoding="utf-8") == result.to_json()
+    again = LogLinearResults.load(path)
+    assert again.to_json() == result.to_json()
+    assert again.params.equals(result.params)
+    for nowhere in (None, 3):
+        with pytest.raises(ReleaseError, match="given by its path"):
+            result.save(nowhere)
+        with pytest.raises(ReleaseError, match="given by its path"):
+            LogLinearResults.load(nowhere)
+
+
+def test_linear_predictions_are_log_means():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]}, structural_zeros=[{"A": "a", "B": "u"}])
+    release = Release.exact([[0, 12], [30, 7]], domain)
+    result = fit(release, "[A][B]")
+    linear = result.predict(linear=True)
+    assert linear["a", "u"] == -np.inf
+    np.testing.assert_allclose(np.exp(linear), result.fittedvalues)
+    rows = {"A": ["b", "a"], "B": ["u", "v"]}
+    np.testing.assert_allclose(result.predict(rows, linear=True), np.log(result.predict(rows)))
+    prediction = result.get_prediction()
+    np.testing.assert_allclose(prediction.var_pred_mean, prediction.se_mean**2)
+
+
+def test_a_fit_prints_nothing_and_takes_disp(capsys):
+    model = LogLinearModel(exact(DOSE), "[A][B]")
+    assert model.fit(disp=True, start_params=None).llf == model.fit().llf
+    assert capsys.readouterr().out == ""
 
 
 # -- what is inherited --------------------------------------------------------------------------
@@ -733,12 +848,13 @@ ARGUMENTS = {
     "drop1": None,
     "load": None,  # tested with the files
     "save": None,
+    "remove_data": None,  # does nothing
     "initialize": None,
     "t_test": ("Admit[T.Rejected] = 0",),
     "wald_test": ("Admit[T.Rejected] = 0",),
     "f_test": ("Admit[T.Rejected] = 0",),
 }
-REFUSED = {"remove_data", "t_test_pairwise"}
+REFUSED = {"t_test_pairwise"}
 
 
 def test_every_public_member_works_or_says_why_not(ucb):
@@ -778,7 +894,7 @@ def test_summaries_keep_their_width_and_say_the_same_twice(load_table):
         page = str(result.summary())
         assert max(map(len, page.splitlines())) <= 78
         assert page == str(fit(release, [("occupation",), ("age",)]).summary())
-        assert max(map(len, str(long.summary()).splitlines())) <= 90
+        assert max(map(len, str(long.summary()).splitlines())) <= 78
         second = result.summary2()
         text = second.as_text()
     for word in ("occupation[T.b]", "priv.", "treatment", "NOT PRIVATE: simulated"):

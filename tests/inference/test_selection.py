@@ -251,8 +251,13 @@ def test_what_the_page_says(noisy):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda m: step(m, criterion="cp"), "'bic', 'aic', 'lr'"),
-        (lambda m: step(m, direction="up"), "'both', 'forward', 'backward'"),
+        (lambda m: step(m, criterion="cp"), "criterion is one of 'bic', 'aic', 'lr'; got 'cp'"),
+        (lambda m: step(m, direction="up"), "direction is one of 'both', 'forward', 'backward'"),
+        (lambda m: step("x"), "starts from a model, .* got str"),
+        (lambda m: step(m.release), "starts from a model, .* got Release"),
+        (lambda m: step(m, alpha="x"), "between 0 and 1; got 'x'"),
+        (lambda m: kway_tests(3), "fitted to a Release; got int"),
+        (lambda m: partial_association(None), "fitted to a Release; got NoneType"),
         (lambda m: step(m, alpha=5), "between 0 and 1"),
         (lambda m: step(LogLinearModel(m.release, "[A B]")), "keeps all main effects"),
         (lambda m: step(m, upper="[A B][B C]"), "not inside the upper model"),

@@ -297,6 +297,8 @@ def test_the_search_would_find_a_planted_count(tmp_path):
         lambda t: simulate_release(t.counts + 0.5, t.domain, GDP(1), np.random.default_rng(1)),
         lambda t: Release.exact(-t.counts, t.domain),
         lambda t: Release.exact(t.counts.ravel(), t.domain),
+        lambda t: Release.from_noisy_table(t.counts, t.domain, sigma="x"),
+        lambda t: Release.from_noisy_table(t.counts, t.domain, sigma=1.0, n_total="x"),
         lambda t: Release.from_noisy_table(t.counts, t.domain, sigma=-1.0),
         pickle.dumps,
     ],

@@ -136,7 +136,7 @@ def test_dimensions_of_huge_domains_are_exact():
     ("relation", "strata", "error", "what"),
     [
         ("replace", (), PrivacyError, "did you mean 'replace-one'"),
-        ("zero-out", (), PrivacyError, "Known: 'replace-one', 'add-remove'"),
+        ("zero-out", (), PrivacyError, "known: 'replace-one', 'add-remove'"),
         (None, (), PrivacyError, "no neighbour relation None"),
         ("add-remove", ["A"], PrivacyError, "no total is public"),
         ("replace-one", "A", PrivacyError, r"write \['A'\]"),
