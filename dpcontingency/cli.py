@@ -460,6 +460,10 @@ def run_test(
     options: dict[str, Any] = {} if statistic is None else {"statistic": statistic.value}
     if kind is not Kind.MARGINAL_HOMOGENEITY:
         options |= {"pvalue": pvalue.value, "n_boot": n_boot, "rng": seed}
+    elif pvalue is PValue.BOOTSTRAP or seed is not None:
+        _misuse(
+            f"--kind {kind.value} has a chi-square p-value only; leave out --pvalue and --seed."
+        )
     result = _TESTS[kind](table, factors, within, options)
     if as_json:
         _print_json(plain.of_test(result))

@@ -389,6 +389,10 @@ def test_estimators_from_the_command_line(folder):
         (["test", "{r}", "Admit", "Gender", "--statistic", "fisher"], "fisher"),
         (["test", "{r}", "Admit", "Gender", "--kind", "cmh"], "strata"),
         (["test", "{r}", "Admit", "--kind", "trend"], "takes two factors"),
+        (
+            ["test", "{r}", "Admit", "Gender", "--kind", "marginal-homogeneity", "--seed", "1"],
+            "has a chi-square p-value",
+        ),
         (["test", "{r}", "Admit", "Dept", "--kind", "symmetry"], "different levels"),
         (["test", "{r}", "Admit", "Dept", "--kind", "symmetry", "--given", "Gender"], "no --given"),
         (["test", "{r}", "Admit", "Gender", "--seed", "-3", "--pvalue", "bootstrap"], "at least 0"),

@@ -6,7 +6,7 @@ Linear-by-linear trend and the Cochran-Mantel-Haenszel hypothesis are pairs of l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.estimates import Estimate
@@ -193,13 +193,14 @@ def cmh_test(
         ),
         how,
     )
+    homogeneity = model_test(
+        shared, statistic="lr", pvalue=pvalue, n_boot=n_boot, rng=test.seed or rng
+    )
     two_by_two = margin.domain.shape[:2] == (2, 2)
     return CMHResult(
         **{f.name: getattr(test, f.name) for f in fields(TestResult)},
         common_odds_ratio=odds_ratio(release, row, column, given) if two_by_two else None,
-        homogeneity=model_test(
-            shared, statistic="lr", pvalue=pvalue, n_boot=n_boot, rng=test.seed or rng
-        ),
+        homogeneity=replace(homogeneity, name="homogeneity of odds ratios"),
     )
 
 

@@ -93,7 +93,7 @@ class Source:
         if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
             raise ModelError(
                 "`rng` is a numpy Generator, or a whole number of at least 0 to seed one; got "
-                f"{type(rng).__name__}."
+                f"{rng!r}."
             )
         return cls(np.random.default_rng(int(rng)), int(rng))
 

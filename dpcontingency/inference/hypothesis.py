@@ -265,7 +265,7 @@ def model_test(
     >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
     >>> release = Release.exact([[[911, 538], [44, 456]], [[3, 43], [2, 279]]], domain)
     >>> model_test(LogLinearModel(release, "[AC][AM][CM]"))
-    <test of the model [A C][A M][C M]: likelihood-ratio chi2 = 0.374, df = 1, p = 0.5408; ...>
+    <model test of the model [A C][A M][C M]: likelihood-ratio chi2 = 0.374, df = 1, ...>
     """
     how = How(statistic, pvalue, n_boot, rng)
     null = model.model if isinstance(model, LogLinearResults) else model
@@ -274,7 +274,7 @@ def model_test(
             f"model_test takes a LogLinearModel or a fit of one; got {type(model).__name__}."
         )
     hypothesis = Hypothesis(
-        name="test",
+        name="model test",
         null=f"the model {null.generating_class}",
         call=f"dpc.model_test({model_code(null)})",
         model=null,
@@ -346,8 +346,13 @@ def model_code(model: LogLinearModel) -> str:
     return f"dpc.LogLinearModel(release, {list(model.generators)!r}{options})"
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _names(names: Any) -> tuple[str, ...]:
+    listed = (names,) if isinstance(names, str) else names
+    if not isinstance(listed, Sequence) or not all(isinstance(name, str) for name in listed):
+        raise ModelError(
+            f"Factors are named by text, or by sequences of names; got {type(names).__name__}."
+        )
+    return tuple(listed)
 
 
 def _together(names: Sequence[str]) -> str:

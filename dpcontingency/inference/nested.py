@@ -68,6 +68,8 @@ class How:
             raise ModelError(
                 f"`n_boot` is a whole number of replicates, such as 999; got {self.n_boot!r}."
             )
+        if self.rng is not None:
+            Source.of(self.rng)  # refuses what is no generator, also where none is needed
 
 
 def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
@@ -123,8 +125,7 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
     if doubt:
         chosen = "A bootstrap was chosen, because" if boot else "Chi-square is doubtful, because"
         done = replace(done, notes=(*done.notes, f"{chosen} {doubt}."))
-    if not model.release.private:
-        done = replace(done, notes=(*done.notes, model.release.statement()["Privacy"]))
+    done = replace(done, notes=(*done.notes, *privacy_note(model.release)))
     return replace(done, call=_with_options(hypothesis.call, how, done))
 
 
@@ -175,6 +176,11 @@ def _with_options(call: str, how: How, result: TestResult) -> str:
         options += [] if result.n_boot == DEFAULT_BOOT else [f"n_boot={result.n_boot}"]
         options.append("rng=..." if result.seed is None else f"rng={result.seed}")
     return call.removesuffix(")") + "".join(f", {option}" for option in options) + ")"
+
+
+def privacy_note(release: Release) -> list[str]:
+    """That the counts behind the table were not protected, if they were not."""
+    return [] if release.private else [release.statement()["Privacy"]]
 
 
 def faint_margins(release: Release) -> list[str]:

@@ -21,6 +21,7 @@ from dpcontingency.inference.nested import (
     Statistic,
     faint_margins,
     nested_test,
+    privacy_note,
 )
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.statistic import Hypothesis
@@ -164,7 +165,7 @@ def marginal_homogeneity_test(
         log_pvalue=math.nan,
         method={"score": "score", "wald": "Wald"}[statistic],
         accounts_for=("sampling",) if margin.noise.is_exact else ("sampling", "noise"),
-        notes=tuple(faint_margins(margin)),
+        notes=(*faint_margins(margin), *privacy_note(margin)),
         call=f"dpc.marginal_homogeneity_test(release, {row!r}, {column!r}"
         + ("" if statistic == "score" else f", statistic={statistic!r}")
         + ")",

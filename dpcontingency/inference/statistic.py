@@ -195,7 +195,7 @@ class _Wald(TestStatistic):
         left, sizes, _ = np.linalg.svd(spanned)
         rank = int((sizes > SAME_DIRECTION * sizes.max(initial=1.0)).sum())
         free = left[:, rank:]
-        offset = (model._offset - larger._offset)[inside]
+        offset = model._offset[inside] - larger._offset[inside]
         target = np.linalg.lstsq(wide, offset, rcond=None)[0][: larger._design.n_columns]
         estimate = free.T @ (self._larger.params.to_numpy() - target)
         covariance = free.T @ self._larger.cov_params().to_numpy() @ free

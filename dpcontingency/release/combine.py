@@ -89,6 +89,8 @@ def _checked(releases: Any) -> list[Release]:
     if len(releases) < 2:
         raise ReleaseError(f"Samples are two Releases or more; got {len(releases)}.")
     first = releases[0]
+    if len({id(release) for release in releases}) < len(releases):
+        raise ReleaseError("A release is given twice; samples are independent, so name each once.")
     for release in releases[1:]:
         if release.domain != first.domain:
             raise ReleaseError(

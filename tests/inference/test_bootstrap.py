@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, ReleaseError
 from dpcontingency.inference.bootstrap import bootstrap_pvalue, doubts, draw_tables
 from dpcontingency.inference.hypothesis import (
     goodness_of_fit_test,
@@ -188,6 +188,9 @@ def test_a_nested_alternative_is_refitted_too():
         ({"n_boot": 99.5}, "whole number of replicates"),
         ({"rng": -1, "pvalue": "bootstrap"}, "at least 0"),
         ({"rng": "seed", "pvalue": "bootstrap"}, "Generator"),
+        ({"rng": 1.5}, "at least 0"),
+        ({"given": None}, "named by text"),
+        ({"given": 5}, "named by text"),
         ({"statistic": "wald", "pvalue": "bootstrap"}, "asymptotic p-value only"),
         ({"statistic": "js-pearson", "pvalue": "asymptotic"}, "no chi-square law"),
     ],
@@ -279,6 +282,33 @@ def test_homogeneity_of_strata_is_independence_given_them():
     with pytest.raises(ModelError, match="groups"):
         homogeneity_test(release_of(counts, 0.5), "S")
     assert homogeneity_test(release_of(counts, 0.5), "S", by="R").df == 6
+
+
+def test_samples_are_different_releases_of_one_domain():
+    domain, other = Domain({"S": list("wxyz")}), Domain({"S": list("zyxw")})
+    one = release_of([30, 20, 40, 10], 1.0, domain=domain)
+    for pair, words in (
+        ([one, one], "given twice"),
+        ([one], "two Releases or more"),
+        ([one, release_of([9, 9, 9, 9], 1.0, domain=other)], "different domains"),
+        (
+            [one, release_of([9, 9, 9, 9], 1.0, domain=domain, neighbours="add-remove")],
+            "public total",
+        ),
+        ("SS", "list of two Releases"),
+    ):
+        with pytest.raises(ReleaseError, match=words):
+            homogeneity_test(pair)
+
+
+def test_wald_statistics_leave_structural_zeros_out():
+    domain = Domain({"A": list("pqr"), "B": list("uvw")}, structural_zeros=[{"A": "p", "B": "u"}])
+    counts = [[0, 50, 50], [50, 100, 50], [50, 50, 100]]
+    release = release_of(counts, 0.3, domain=domain)
+    wald = independence_test(release, "A", "B", statistic="wald")
+    ratio = independence_test(release, "A", "B", pvalue="asymptotic")
+    assert wald.df == ratio.df == 3
+    assert wald.statistic == pytest.approx(ratio.statistic, rel=0.3)
 
 
 def test_samples_without_noise_are_the_rows_of_one_table():
