@@ -164,7 +164,7 @@ def limit_of(
             break
         if loss(alive & ~going) <= NIL:
             return Limit(design, alive, alive & ~going, strata)
-        few &= fitted < float(fitted[going].max()) / 10
+        few &= fitted < float(fitted[going].max()) / 100
     return Limit(design, alive, alive, strata)
 
 
