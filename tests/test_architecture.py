@@ -69,6 +69,7 @@ FLOORS = {
     "inference.formula": 4,
     "inference.families": 4,
     "inference.existence": 4,
+    "inference.limits": 4,
     "inference.newton": 4,
     "inference.replicates": 4,
     "inference.gaussian": 4,

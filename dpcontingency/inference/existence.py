@@ -4,7 +4,7 @@ With exact counts the estimate exists where the fitted margins lie inside the ma
 model. Otherwise the likelihood rises along a direction that sends some cells to 0; the cells that
 stay are the facial set, on which the model is an ordinary one with its own rank and degrees of
 freedom (Fienberg and Rinaldo 2012). With noise the same happens when a margin is within noise of
-0, and shows in the last step of the fit.
+0; `dpcontingency.inference.limits` finds it at the end of a fit.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
-
-# At an interior maximum the open Newton step is quadratically small; along a direction in which
-# the maximum is at infinity it stays near 1, because the rates there fall as exp(-step).
-STEP_AT_INFINITY = 1e-2
 
 RANK_TOLERANCE = 1e-9
 
@@ -69,40 +65,6 @@ class Existence:
             f"{names}. They have no finite estimate; the log-likelihood and fitted cells are the "
             "limit. fit(penalty='jeffreys') has finite estimates, except where a public total is 0."
         )
-
-
-def undetermined(
-    design: Design, step: Array, fitted: Array, cells: Mask, strata: Labels | None
-) -> Array:
-    """The directions that the data leave open at the end of a fit, one a column, shape (q, r).
-
-    Parameters
-    ----------
-    design : Design
-        The free columns of the model.
-    step : ndarray, shape (q,)
-        The Newton step still open.
-    fitted : ndarray, shape (p,)
-        Fitted means.
-    cells : ndarray of bool, shape (p,)
-        The cells that can have a positive mean.
-    strata : ndarray of int, shape (p,), or None
-        The stratum of each cell where totals are public.
-
-    Notes
-    -----
-    A step that is not small sends some cells to 0. A coefficient can be estimated if and only if
-    it is a combination of the log means of the cells that stay; the null space of the design on
-    those is what cannot.
-    """
-    if cells.all() and not (np.abs(step) > STEP_AT_INFINITY).any():
-        return np.zeros((step.size, 0))
-    change = design.dot(step)
-    if strata is not None:
-        weight = sum_by_stratum(strata, fitted, int(strata.max()) + 1)
-        mean = sum_by_stratum(strata, fitted * change, weight.size) / np.maximum(weight, 1e-300)
-        change = change - mean[strata]
-    return null_directions(design, cells & (np.abs(change) <= STEP_AT_INFINITY), strata)
 
 
 def null_directions(design: Design, cells: Mask, strata: Labels | None) -> Array:

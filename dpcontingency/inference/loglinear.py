@@ -17,12 +17,10 @@ from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelErro
 from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.design import Design, HierarchicalDesign
 from dpcontingency.inference.existence import (
-    STEP_AT_INFINITY,
     complement,
     facial_set,
     independent_columns,
     null_directions,
-    undetermined,
 )
 from dpcontingency.inference.formula import (
     Generators,
@@ -35,8 +33,9 @@ from dpcontingency.inference.formula import (
 )
 from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
+from dpcontingency.inference.limits import Limit, limit_of
 from dpcontingency.inference.newton import Maximum, maximise
-from dpcontingency.inference.normal import fit_by_chi_square
+from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import Fit, LogLinearResults
@@ -50,6 +49,9 @@ Method = Literal["ml", "normal"]
 Penalty = Literal["jeffreys"]
 
 START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin near 0 needs more
+# At an interior maximum the open Newton step is quadratically small; along a direction in which
+# the maximum is at infinity it stays near 1, because the rates there fall as exp(-step).
+STEP_AT_INFINITY = 1e-2
 
 
 @dataclass(frozen=True)
@@ -406,7 +408,7 @@ class LogLinearModel(LikelihoodModel):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        elif warn_convergence and not results.existence.exists:
+        if warn_convergence and not results.existence.exists:
             warnings.warn(results.existence.reason, ExistenceWarning, stacklevel=2)
         return results
 
@@ -487,33 +489,44 @@ class LogLinearModel(LikelihoodModel):
     def _results(
         self, best: Maximum[_Point], method: Method, penalty: Penalty | None
     ) -> LogLinearResults:
-        point, step, beta = best.point, best.last_step, best.beta
-        fitted, strata = point.cells.fitted, self.cells.strata
-        face = self.face if penalty is None else self._alive
-        open_directions = undetermined(self._design, step, fitted, face, strata)
+        beta, strata = best.beta, self.cells.strata
+        limit = self._limit(best, method, penalty)
+        cells, directions = best.point.cells, limit.directions
+        if not limit.face.all():
+            cells = self.cells.at(
+                np.where(limit.face, self._design.dot(beta) + self._offset, -np.inf)
+            )
+        point = _Point(self._design, cells)
         if method == "ml" and penalty is None:
             information = point.observed()
         else:
-            gaussian = gaussian_information(fitted, self.cells.variances, strata)
+            gaussian = gaussian_information(cells.fitted, self.cells.variances, strata)
             information = self._design.compress(gaussian)
-        covariance = inverse_information(information, open_directions)
-        sampling = inverse_information(point.complete(), open_directions)
+        covariance = inverse_information(information, directions)
+        sampling = inverse_information(point.complete(), directions)
+        coding = np.eye(beta.size) if self._recode is None else self._recode
+        if penalty is None and not self.release.noise.is_exact:
+            vague = limit.vague(coding, covariance, cells.fitted)
+        else:
+            vague = np.zeros(beta.size, dtype=np.bool_)
         if self._recode is not None:
-            beta = self._recode @ beta
-            covariance = self._recode @ covariance @ self._recode.T
-            sampling = self._recode @ sampling @ self._recode.T
-            step, open_directions = self._recode @ step, self._recode @ open_directions
-            unit = self._units / np.abs(self._recode * self._units[:, None]).max(axis=1).clip(1)
-            step, open_directions = step * unit, open_directions * unit[:, None]
+            beta = coding @ beta
+            covariance = coding @ covariance @ coding.T
+            sampling = coding @ sampling @ coding.T
+        largest = np.abs(coding * self._units[:, None]).max(axis=1, initial=1.0)
+        effects = coding * (self._units / largest)[:, None]
+        lost = (np.abs(effects @ directions) > 1e-6).any(axis=1)
+        direction = np.zeros(beta.size)
+        direction[lost] = limit.signs(effects[lost])
         fit = Fit(
             params=beta,
             covariance=covariance,
             sampling_variance=np.diag(sampling),
-            at_infinity=np.asarray((np.abs(open_directions) > 1e-6).any(axis=1)),
-            direction=np.where(np.abs(step) > STEP_AT_INFINITY, np.sign(step), 0.0),
-            llf=point.value,
-            fitted=fitted,
-            posterior_mean=point.cells.posterior_mean,
+            at_infinity=lost | vague,
+            direction=direction,
+            llf=max(best.point.value, point.value),
+            fitted=cells.fitted,
+            posterior_mean=cells.posterior_mean,
             converged=best.converged,
             iterations=best.iterations,
             reason=best.reason,
@@ -521,6 +534,34 @@ class LogLinearModel(LikelihoodModel):
             penalty=penalty,
         )
         return LogLinearResults(self, fit)
+
+    def _limit(self, best: Maximum[_Point], method: Method, penalty: Penalty | None) -> Limit:
+        """Which cells the end of a search sends to 0."""
+        cells, strata = best.point.cells, self.cells.strata
+        if self.release.noise.is_exact or penalty is not None:
+            face = self._alive if penalty is not None else self.face
+            return Limit(self._design, self._alive, face, strata)
+        eta = self._design.dot(best.beta) + self._offset
+
+        def at(face: npt.NDArray[np.bool_]) -> LikelihoodPoint:
+            return self.cells.at(np.where(face, eta, -np.inf))
+
+        def normal(fitted: Array) -> NormalPoint:
+            return NormalPoint(self._design, self.cells.noisy, self.cells.variances, fitted, strata)
+
+        if method == "normal":
+            here = normal(cells.fitted)
+            score = here.score.cells
+
+            def loss(face: npt.NDArray[np.bool_]) -> float:
+                return -here.rise(normal(at(face).fitted))
+        else:
+            score = cells.score
+
+            def loss(face: npt.NDArray[np.bool_]) -> float:
+                return cells.loglik - at(face).loglik
+
+        return limit_of(self._design, self._alive, strata, cells.fitted, score, loss)
 
     def recoded(self, beta: Array) -> Array:
         """Coefficients in the coding of the model, from treatment-coded ones."""

@@ -22,7 +22,12 @@ MAX_STEP = 5.0  # in eta: a cell's rate never changes by more than a factor e^5 
 RIDGE = 1e-10  # of the largest diagonal entry, where the information is singular
 FLOOR = 1e-6  # of the observed relative to the complete information
 DEAD = 1e-30  # of the largest diagonal entry: a direction whose cells have died out
-TOLERANCE = 1e-11  # the rise in log-likelihood that a full step would still promise
+NO_SLOPE = 1e-9  # relative to 1 + |value|: rounding, of posterior means that add up to totals
+TOLERANCE = 1e-11  # the rise in log-likelihood that the next step would still promise
+SHORTEST = 1e-9  # of a step, before it is given up
+# Where some cells have died out, rounding in what they promise can make steps short for the others.
+PATIENCE, STANDSTILL = 20, 1e-9  # steps, and a rise in all of them, relative, that ends the search
+ROUNDING = 1e-7  # a promised rise, relative to 1 + |value|, that rounding can hide
 
 
 class Point(Protocol):
@@ -63,7 +68,8 @@ class Maximum(Generic[P]):
     iterations : int
         Steps taken.
     converged : bool
-        Whether a further step promises a rise of less than 1e-11 relative to 1 + |value| 1e-3.
+        Whether a further step, of at most 5 in the linear predictor, promises a rise of less
+        than 1e-11 relative to 1 + |value| 1e-3, or twenty steps rose no more than 1e-9.
     reason : str
         Why not, if not.
     last_step : ndarray
@@ -86,24 +92,31 @@ class Maximum(Generic[P]):
 def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATIONS) -> Maximum[P]:
     """Climb from ``start`` to a maximum of the log-likelihood that ``at`` evaluates."""
     beta, point = start, at(start)
+    before = point.value
     for iteration in range(rounds):
         step = newton_step(point)
-        rise = float(point.gradient @ step) / 2
+        if iteration % PATIENCE == PATIENCE - 1:
+            if point.value - before <= STANDSTILL * (1 + abs(point.value)):
+                return Maximum(beta, point, iteration, True, "", step)
+            before = point.value
+        length = min(1.0, MAX_STEP / max(point.reach(step), 1e-300))
+        # Where information is nil a floor stands for it, and the full step promises anything.
+        rise = float(point.gradient @ step) / 2 * length
         if rise <= TOLERANCE * (1 + 1e-3 * abs(point.value)):
             # The step in hand is free, and doubles the digits of an interior maximum.
-            last = at(beta + step)
+            last = at(beta + length * step)
             if last.value >= point.value:
-                beta, point = beta + step, last
+                beta, point = beta + length * step, last
             return Maximum(beta, point, iteration, True, "", step)
-        length = min(1.0, MAX_STEP / max(point.reach(step), 1e-300))
+        shortest = SHORTEST * length
         while True:
             candidate = at(beta + length * step)
             if candidate.value > point.value:
                 break
             length /= 2
-            if length < 1e-9:
+            if length < shortest:
                 # No float further along is higher: either the top, to rounding, or a fault.
-                top = rise < 1e-7 * (1 + abs(point.value))
+                top = rise < ROUNDING * (1 + abs(point.value))
                 reason = "" if top else "no step along the ascent direction raised the likelihood"
                 return Maximum(beta, point, iteration, top, reason, step)
         beta, point = beta + length * step, candidate
@@ -116,7 +129,8 @@ def newton_step(point: Point) -> Array:
 
     In the metric of the complete information the observed one has eigenvalues at most 1. Taking
     each by its absolute value (and not below 1e-6) keeps every step uphill, and as long where
-    noise leaves little information as where it leaves much.
+    noise leaves little information as where it leaves much. A direction without information stays
+    as it is unless its slope is more than rounding.
     """
     observed = point.observed()
     step = _solve(observed, point.gradient)
@@ -128,7 +142,10 @@ def newton_step(point: Point) -> Array:
         values, vectors = eigh(observed, complete + ridge * np.eye(len(complete)))
     except LinAlgError:  # no information at all, or not finite
         return point.gradient
-    return np.asarray(vectors @ (vectors.T @ point.gradient / np.maximum(np.abs(values), FLOOR)))
+    slopes, sizes = vectors.T @ point.gradient, np.abs(values)
+    lengths = np.sqrt((vectors**2).sum(axis=0))
+    dead = (sizes < FLOOR) & (np.abs(slopes) <= NO_SLOPE * (1 + abs(point.value)) * lengths)
+    return np.asarray(vectors @ np.where(dead, 0.0, slopes / np.maximum(sizes, FLOOR)))
 
 
 def is_definite(matrix: Array) -> bool:

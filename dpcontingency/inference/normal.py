@@ -19,7 +19,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, solve
 
 from dpcontingency.inference.design import Design
 from dpcontingency.inference.gaussian import (
@@ -32,6 +31,8 @@ from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 from dpcontingency.inference.newton import (
     MAX_ITERATIONS,
     MAX_STEP,
+    ROUNDING,
+    SHORTEST,
     TOLERANCE,
     Maximum,
     is_definite,
@@ -40,8 +41,6 @@ from dpcontingency.inference.newton import (
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
-
-SHORTEST = 1e-9  # of a step, before it is given up
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,10 @@ class NormalPoint:
         observed = self.observed()
         if self.strata is not None and is_definite(observed):
             try:
-                return np.asarray(solve(self.slope, self.gradient))
-            except LinAlgError:
+                step = np.linalg.solve(self.slope, self.gradient)
+                if self.gradient @ step >= 0:  # not where rounding has made it up
+                    return np.asarray(step)
+            except np.linalg.LinAlgError:
                 pass
         return newton_step(self)
 
@@ -177,26 +178,27 @@ def minimum_chi_square(
     Returns
     -------
     Maximum
-        Converged where a full step promises a rise of less than 1e-11; its last step is about 1
-        in a direction along which the solution is at infinity.
+        Converged where the next step promises a rise of less than 1e-11; the full last step is
+        about 1 in a direction along which the solution is at infinity.
     """
     beta, point = start, at(start)
     for iteration in range(rounds):
         step = point.step()
-        promise = float(point.gradient @ step) / 2
-        if promise <= TOLERANCE:
-            last = at(beta + step)
-            if point.rise(last) >= 0:
-                beta, point = beta + step, last
-            return Maximum(beta, point, iteration, True, "", step)
         length = min(1.0, MAX_STEP / max(point.reach(step), 1e-300))
+        promise = float(point.gradient @ step) / 2 * length
+        if promise <= TOLERANCE:
+            last = at(beta + length * step)
+            if point.rise(last) >= 0:
+                beta, point = beta + length * step, last
+            return Maximum(beta, point, iteration, True, "", step)
+        shortest = SHORTEST * length
         while True:
             candidate = at(beta + length * step)
             if point.rise(candidate) > 0:
                 break
             length /= 2
-            if length < SHORTEST:
-                top = promise < 1e-7
+            if length < shortest:
+                top = promise < ROUNDING + 1e-15 * float(point.fitted.sum())
                 reason = "" if top else "no step along the ascent direction improved the fit"
                 return Maximum(beta, point, iteration, top, reason, step)
         beta, point = beta + length * step, candidate

@@ -14,6 +14,7 @@ from scipy import stats
 
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError, did_you_mean, shown
+from dpcontingency.inference.limits import LARGEST_ERROR
 from dpcontingency.inference.prediction import AT_INFINITY, IMPOSSIBLE, FittedCells
 
 Array = npt.NDArray[np.float64]
@@ -59,12 +60,14 @@ def odds_ratio_frame(
         return pd.DataFrame(columns=columns, index=pd.MultiIndex.from_tuples([], names=index.names))
     drift = np.array([r.drift for r in ratios])
     places = np.array([r.cells for r in ratios])
+    se = np.where(drift == 0, _standard_errors(cells, places), np.nan)
+    drift[se > LARGEST_ERROR] = np.nan  # for want of information
     finite = drift == 0
     with np.errstate(divide="ignore", invalid="ignore"):
         log_means = np.log(cells.means[places])
         log_or = np.where(finite, log_means @ _SIGNS, np.where(drift > 0, np.inf, -np.inf))
     log_or[np.isnan(drift)] = np.nan
-    se = np.where(finite, _standard_errors(cells, places), np.nan)
+    se[~finite] = np.nan
     half = stats.norm.isf(alpha / 2) * se
     lower, upper = log_or - half, log_or + half
     for k in np.flatnonzero(np.abs(drift) == 1):
@@ -121,8 +124,10 @@ def log_odds_ratio(cells: FittedCells, candidates: Index) -> LogOddsRatio:
     combination = np.asarray(_SIGNS @ cells.rows.of(places[0]))
     if drift != 0:
         return LogOddsRatio(drift * np.inf, np.nan, combination)
-    value = float(np.log(cells.means[places[0]]) @ _SIGNS)
-    return LogOddsRatio(value, float(_standard_errors(cells, places)[0]), combination)
+    se = float(_standard_errors(cells, places)[0])
+    if se > LARGEST_ERROR:  # for want of information
+        return LogOddsRatio(np.nan, np.nan, combination)
+    return LogOddsRatio(float(np.log(cells.means[places[0]]) @ _SIGNS), se, combination)
 
 
 def associated_pairs(

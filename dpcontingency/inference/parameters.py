@@ -31,6 +31,8 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
 
+LARGEST_UNIT = 1e50  # of scores: variances of products of three of them are still floats
+
 
 class Column(NamedTuple):
     """A column of a model: its name, the term that it is of, and the factors in this."""
@@ -117,16 +119,20 @@ def extended_parameters(
     Raises
     ------
     ModelError
-        If a factor lacks the scores or levels that a term needs.
+        If a factor lacks the scores or levels that a term needs, or its scores are too large or
+        too small for floats.
 
     Notes
     -----
     Centred scores make the same model where lower products of the scores are in it, as they are
     beside main effects. Where they are not, scores are scaled only.
     """
-    asked = _design(margins, terms, domain, {})
     for centred in (True, False):
         scaling = standard_scaling(domain, terms, centred)
+        _check_size(scaling)
+        asked = _design(
+            margins, terms, domain, {name: (0.0, u) for name, (_, u) in scaling.items()}
+        )
         inner = _design(margins, terms, domain, scaling)
         kept = independent_columns(inner, possible, strata)
         inner = inner.keep(kept)
@@ -143,7 +149,18 @@ def extended_parameters(
             scored = (one.factors[0] for one in part.named if one.kind == "score")
             units.append(math.prod(scaling[factor][1] for factor in scored))
         idle += [] if kept[start : len(units)].any() else [term]
+    if recode is not None:
+        recode = recode / np.array(units)[kept][:, None]
     return Parameters(inner, *_split(columns, kept, recode, np.array(units)), tuple(idle))
+
+
+def _check_size(scaling: Scaling) -> None:
+    for name, (_, unit) in scaling.items():
+        if not 1 / LARGEST_UNIT <= unit <= LARGEST_UNIT:
+            raise ModelError(
+                f"The scores of {name!r} are of the size {unit:.0e}, whose square a float cannot "
+                "hold in products; give the domain scores in another unit."
+            )
 
 
 def _split(
@@ -179,7 +196,10 @@ def _design(
 def _recode(
     inner: ExtendedDesign, asked: ExtendedDesign, possible: Mask, strata: Labels | None
 ) -> Array | None:
-    """Coefficients of ``asked`` from those of ``inner``, if the two make the same model."""
+    """Coefficients of ``asked`` from those of ``inner``, if the two make the same model.
+
+    Both with scores in the units of the computation, so that no column is large beside another.
+    """
     span = Span(inner, possible, strata)
     out = np.eye(inner.n_columns)
     first = inner.n_columns - inner.extra.n_columns

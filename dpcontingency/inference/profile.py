@@ -20,6 +20,7 @@ Array = npt.NDArray[np.float64]
 
 FURTHEST = 60.0  # on the log scale: rates e^-60 apart are 0 and not 0
 FALLEN, LEVEL = 0.01, 1e-4  # a root this high that rises no more than so in a step is at its limit
+STRIDE = 5.0  # from one fit to the next: from afar a search may end where all rates but one are 0
 ROUNDING = 1e-6  # of a standard error: how closely a bound is found
 
 
@@ -77,7 +78,9 @@ class Profile:
     ) -> None:
         self._at = at
         along = covariance @ combination
-        self._direction = along / max(float(combination @ along), 1e-300)
+        if combination @ along <= 0:  # it cannot be estimated
+            along = combination
+        self._direction = along / float(combination @ along)
         pivot = int(np.abs(combination).argmax())
         rest = np.delete(np.arange(combination.size), pivot)
         self._plane = np.eye(combination.size)[:, rest]
@@ -86,23 +89,36 @@ class Profile:
         self._origin[pivot] = 1 / combination[pivot]
         self._rest = rest
         self._warm = {float(combination @ estimate): estimate}
+        self._known: dict[float, float] = {}
         self.estimate = float(combination @ estimate)
 
     def loglike(self, value: float) -> float:
-        """The largest log-likelihood with l'b at a value; the search starts at the nearest fit."""
-        near = min(self._warm, key=lambda known: abs(known - value))
+        """The largest log-likelihood with l'b at a value; the search starts at the nearest fit.
+
+        A value that was asked before has the same answer, which a search for a root relies on.
+        """
+        while value not in self._known:
+            near = min(self._warm, key=lambda known: abs(known - value))
+            short = abs(value - near) <= 1.5 * STRIDE
+            self._refit(value if short else near + float(np.copysign(STRIDE, value - near)), near)
+        return self._known[value]
+
+    def _refit(self, value: float, near: float) -> None:
+        """Maximise with l'b at a value, from the fit at another."""
         known, moved = self._warm[near], (value - near) * self._direction
-        starts = [(known + share * moved)[self._rest] for share in (1.0, 0.5, 0.0)]
         offset = value * self._origin
-        if not self._rest.size:
-            return self._at(offset).value
 
         def restricted(free: Array) -> _Restricted:
             return _Restricted(self._at(offset + self._plane @ free), self._plane)
 
-        best = maximise(restricted, max(starts, key=lambda free: restricted(free).value))
+        starts = [(known + share * moved)[self._rest] for share in (1.0, 0.5, 0.0)]
+        starts.sort(key=lambda free: restricted(free).value)
+        best = maximise(restricted, starts[-1])
+        if not best.converged:
+            others = [maximise(restricted, start) for start in (best.beta, starts[0])]
+            best = max([best, *others], key=lambda found: found.point.value)
         self._warm[value] = offset + self._plane @ best.beta
-        return best.point.value
+        self._known[value] = best.point.value
 
     def interval(
         self, top: float, alpha: float, scale: float = 1.0, drift: float = 0.0

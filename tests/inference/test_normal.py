@@ -389,3 +389,20 @@ def test_a_file_from_before_there_was_a_choice_is_maximum_likelihood(tmp_path):
     again = LogLinearResults.load(tmp_path / "old.json")
     assert (again.method, again.penalty) == ("ml", None)
     assert str(again.summary()) == str(result.summary())
+
+
+def test_no_warning_of_the_solver_leaks(load_table):
+    # Warnings are errors here; both systems are singular to working precision on the way.
+    counts, domain = load_table("dayton_survey")
+    release = simulate_release(counts, domain, GDP(mu=1), np.random.default_rng(7))
+    model = LogLinearModel(release, [domain.names])
+    assert model.fit(method="normal", warn_convergence=False).converged
+    counts = np.array([[10**9, 10**9 + 5, 3], [7, 10**9, 1]])
+    domain = Domain({"A": [0, 1], "B": [0, 1, 2]})
+    for seed in range(3):
+        release = simulate_release(counts, domain, GDP(mu=0.1), np.random.default_rng(seed))
+        for generators in ("[A][B]", "[AB]"):
+            result = LogLinearModel(release, generators).fit(
+                method="normal", warn_convergence=False
+            )
+            assert result.converged, result.reason

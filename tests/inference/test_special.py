@@ -619,3 +619,26 @@ def test_other_estimators_fit_special_terms_too(options, formula, scheme):
     assert other.converged
     assert (other.params - ml.params).abs().max() < 0.2 * ml.bse.max()
     assert other.bse.to_numpy() == pytest.approx(ml.bse.to_numpy(), rel=0.02)
+
+
+@pytest.mark.parametrize("unit", [1e25, -3e-20, 1e48])
+def test_the_unit_of_scores_changes_nothing_but_the_unit_of_coefficients(unit):
+    counts = np.array([[30, 10], [22, 18], [12, 28]])
+    fits = []
+    for size in (1.0, unit):
+        scores = {"A": [size, 2 * size, -size]}
+        domain = Domain({"A": list("abc"), "B": list("uv")}, scores=scores, ordered=["B"])
+        fits.append(quiet("A + B + score(A):score(B)", Release.exact(counts, domain)))
+    one, other = (np.array([fit.params.iloc[-1], fit.bse.iloc[-1]]) for fit in fits)
+    np.testing.assert_allclose(other * [unit, abs(unit)], one, rtol=1e-9)
+    assert fits[1].deviance == pytest.approx(fits[0].deviance, rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-160, 1e300])
+def test_scores_whose_squares_are_no_floats_are_refused(unit):
+    scores = {"A": [unit, 2 * unit, -unit]}
+    domain = Domain({"A": list("abc"), "B": list("uv")}, scores=scores, ordered=["B"])
+    with pytest.raises(ModelError, match="another unit"):
+        LogLinearModel.from_formula(
+            "A + B + score(A):score(B)", Release.exact(np.ones((3, 2), int), domain)
+        )
