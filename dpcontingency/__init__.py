@@ -65,8 +65,11 @@ if TYPE_CHECKING:
         RankDeficientGaussian,
         RankDeficientJamesStein,
     )
+    from dpcontingency.release.margins import MarginRelease
     from dpcontingency.release.publish import release_table, simulate_release
+    from dpcontingency.release.publish_margins import release_margins, simulate_margins
     from dpcontingency.release.release import Release, load_release
+    from dpcontingency.release.workload import MarginPlan, plan_margins
     from dpcontingency.report import plots
     from dpcontingency.report.document import write_report
 
@@ -86,6 +89,8 @@ __all__ = [
     "Laplace",
     "LogLinearModel",
     "LogLinearResults",
+    "MarginPlan",
+    "MarginRelease",
     "PrivacyLedger",
     "RankDeficientGaussian",
     "RankDeficientJamesStein",
@@ -119,13 +124,16 @@ __all__ = [
     "odds_ratio",
     "partial_association",
     "phi",
+    "plan_margins",
     "plots",
     "power",
     "power_curve",
     "relative_risk",
+    "release_margins",
     "release_table",
     "risk_difference",
     "saturated",
+    "simulate_margins",
     "simulate_release",
     "somers_d",
     "step",
@@ -190,10 +198,15 @@ _HOMES = {
     "Laplace": "release.mechanisms",
     "RankDeficientGaussian": "release.mechanisms",
     "RankDeficientJamesStein": "release.mechanisms",
+    "MarginRelease": "release.margins",
     "release_table": "release.publish",
     "simulate_release": "release.publish",
+    "release_margins": "release.publish_margins",
+    "simulate_margins": "release.publish_margins",
     "Release": "release.release",
     "load_release": "release.release",
+    "MarginPlan": "release.workload",
+    "plan_margins": "release.workload",
     "plots": "report.plots",
     "write_report": "report.document",
 }

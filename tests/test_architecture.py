@@ -37,6 +37,7 @@ FLOORS = {
     # counts and noise
     "table": 1,
     "release.sampler": 1,
+    "release.contrasts": 1,
     "release.noise": 1,
     "release.shrinkage": 1,
     "release.bases": 1,
@@ -51,12 +52,15 @@ FLOORS = {
     "tabulate": 2,
     "release.mechanisms": 2,
     "release.comparison": 2,
+    "release.layout": 2,
     "release.workload": 2,
     # the wall: what comes out of it is public
     "release": 3,
     "release.release": 3,
     "release.publish": 3,
     "release.combine": 3,
+    "release.margins": 3,
+    "release.publish_margins": 3,
     # likelihood of a release
     "inference.kernels": 4,
     "inference.lattice": 4,
@@ -138,6 +142,7 @@ CONFIDENTIAL = tuple(
         "tabulate",
         "release.mechanisms",
         "release.publish",
+        "release.publish_margins",
     )
 )
 BEHIND_THE_WALL = tuple(f"{PACKAGE}.{name}" for name in ("inference", "report"))
