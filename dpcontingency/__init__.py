@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
     from dpcontingency.privacy.ledger import PrivacyLedger
     from dpcontingency.release.comparison import compare_mechanisms
+    from dpcontingency.release.margins import MarginRelease
     from dpcontingency.release.mechanisms import (
         BlockJamesStein,
         Gaussian,
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
         RankDeficientGaussian,
         RankDeficientJamesStein,
     )
-    from dpcontingency.release.margins import MarginRelease
     from dpcontingency.release.publish import release_table, simulate_release
     from dpcontingency.release.publish_margins import release_margins, simulate_margins
     from dpcontingency.release.release import Release, load_release

@@ -69,7 +69,8 @@ def interaction(values: Array) -> Array:
     array([[ 2., -2.,  0.],
            [-2.,  2.,  0.]])
     """
-    table = np.pad(values, [(0, 1)] * values.ndim)
+    table = np.zeros([n + 1 for n in values.shape])
+    table[tuple(slice(n) for n in values.shape)] = values
     for axis in range(values.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table

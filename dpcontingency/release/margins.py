@@ -81,7 +81,7 @@ class MarginRelease:
     >>> release = simulate_margins(counts, domain, [("A", "B"), ("C",)], GDP(1), rng)
     >>> values, sd = release.margin("B")
     >>> values.shape, round(sd, 2), bool(np.isclose(values.sum(), 66))
-    ((3,), 1.78, True)
+    ((3,), 1.96, True)
     """
 
     plan: MarginPlan

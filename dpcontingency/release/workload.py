@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.optimize import minimize
+from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 from dpcontingency.domain import Domain
@@ -30,7 +30,8 @@ Weights: TypeAlias = Sequence[float] | Mapping[Any, float]
 
 GAP = 1e-6  # how far from the best value the search may stop, relative
 MAX_ROUNDS = 500
-LEAST = 1e-14  # of a multiplier, which a square root keeps off 0
+BARRIERS = (1e-2, 1e-4, 1e-6, 1e-7)
+MAX_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class MarginPlan:
     >>> plan
     <MarginPlan 3 margins, 6 interactions; mu = 1 (replace-one); SD of a cell 1.79 to 2.14>
     >>> round(plan.total_variance, 2), round(plan.sd("A", "B"), 3), round(plan.sd("C"), 3)
-    (97.93, 2.056, 2.448)
+    (97.93, 2.142, 2.341)
     """
 
     domain: Domain
@@ -438,7 +439,8 @@ def best_precisions(layout: Layout, loss: Loss, objective: str) -> Array:
         variances = csr_array(layout.total_weights[None, :] @ variances)
     else:
         variances = csr_array(variances.multiply(layout.largest_weights[:, None]))
-    rows = loss.first_rows()
+    first = loss.first_rows()
+    rows = first
     t, q = np.full(variances.shape[0], 1 / variances.shape[0]), np.full(len(rows), 1 / len(rows))
     for _ in range(MAX_ROUNDS):
         t, q = _search(variances, rows, t, q)
@@ -449,8 +451,9 @@ def best_precisions(layout: Layout, loss: Loss, objective: str) -> Array:
         fresh = _new_rows(rows, worst)
         if not len(fresh):
             break
-        # Of multipliers that went to nothing the search keeps none.
-        kept = q > 1e-9 * q.max()
+        # Patterns whose multiplier went to nothing are left out, but for the first: without them
+        # some interaction might cost nothing.
+        kept = (q > 1e-9 * q.max()) | (np.arange(len(q)) < len(first))
         rows = np.vstack([rows[kept], fresh])
         q = np.append(q[kept], np.full(len(fresh), 0.1 * q.max() / len(fresh)))
         q /= q.sum()
@@ -466,29 +469,55 @@ def _at(variances: csr_array, rows: Array, t: Array, q: Array) -> tuple[Array, f
 def _search(variances: csr_array, rows: Array, t: Array, q: Array) -> tuple[Array, Array]:
     """Maximise log F(t, q) - (sum t + sum q) / 2 over positive multipliers.
 
-    F is homogeneous of degree 1/2 in each argument, so the sums are 1 at the maximum.
+    F is homogeneous of degree 1/2 in each argument, so the sums are 1 at the maximum. Newton steps
+    with a logarithmic barrier, which is lowered from one search to the next.
     """
     if len(t) == len(q) == 1:
         return t, q
-
-    def objective(z: Array) -> tuple[float, Array]:
-        t, q = z[: len(t_first)], z[len(t_first) :]
-        x, y = variances.T @ t, q @ rows
-        ratio, value = np.sqrt(x / y), float(np.sqrt(x * y).sum())
-        slope = np.concatenate([variances @ (1 / ratio), rows @ ratio]) / (2 * value)
-        return (t.sum() + q.sum()) / 2 - math.log(value), 0.5 - slope
-
-    t_first = t
-    found = minimize(
-        objective,
-        np.concatenate([t, q]),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(LEAST, None)] * (len(t) + len(q)),
-        options={"maxiter": 2000, "maxfun": 4000, "ftol": 1e-16, "gtol": 1e-10, "maxcor": 30},
-    )
-    t, q = found.x[: len(t)], found.x[len(t) :]
+    z = np.maximum(np.concatenate([t, q]), 1e-6 / (len(t) + len(q)))
+    for smallness in BARRIERS:
+        z = _centred(variances, rows, z, smallness / z.size)
+    t, q = z[: len(t)], z[len(t) :]
     return t / t.sum(), q / q.sum()
+
+
+def _centred(variances: csr_array, rows: Array, z: Array, barrier: float) -> Array:
+    """Minimise (sum z) / 2 - log F(z) - barrier sum log z, a convex function, by Newton steps."""
+    first = variances.shape[0]
+
+    def height(z: Array) -> float:
+        x, y = variances.T @ z[:first], z[first:] @ rows
+        return float(z.sum() / 2 - math.log(np.sqrt(x * y).sum()) - barrier * np.log(z).sum())
+
+    now = height(z)
+    for _ in range(MAX_STEPS):
+        x, y = variances.T @ z[:first], z[first:] @ rows
+        root = np.sqrt(x * y)
+        value = root.sum()
+        slope = np.concatenate([variances @ (root / x), rows @ (root / y)]) / (2 * value)
+        gradient = 0.5 - slope - barrier / z
+        by_x, by_y = variances.multiply(root / x**2), rows * (root / y**2)
+        cross = np.asarray(variances.multiply(1 / root) @ rows.T)
+        bend = np.block(
+            [
+                [np.asarray((by_x @ variances.T).todense()), -cross],
+                [-cross.T, by_y @ rows.T],
+            ]
+        ) / (4 * value)
+        # In units of z, in which the barrier is a multiple of the identity.
+        hessian = (bend + np.outer(slope, slope)) * np.outer(z, z)
+        hessian[np.diag_indices(z.size)] += barrier
+        step = -cho_solve(cho_factor(hessian), z * gradient)
+        promise = -float(step @ (z * gradient))
+        if promise <= 1e-3 * barrier:
+            break
+        length = min(1.0, 0.9 / max(-float(step.min()), 1e-300))
+        while (then := height(z * (1 + length * step))) > now - 0.1 * length * promise:
+            length /= 2
+            if length < 1e-10:
+                return z
+        z, now = z * (1 + length * step), then
+    return z
 
 
 def _new_rows(rows: Array, worst: Array) -> Array:
