@@ -40,6 +40,7 @@ Axes = tuple[int, ...]
 Counts = tuple[int, ...]
 
 MAX_PATTERNS = 2**20  # kinds of disagreement that are looked at one by one
+FEW_PATTERNS = 128
 MAX_INTERACTIONS = 2_000_000
 
 # Sums of positive terms in floats: 2^20 patterns by at most 20 steps are good to 1e-14.
@@ -291,7 +292,9 @@ class PatternLoss(Loss):
         return np.asarray(2 * self.layout.shares * (self.layout.numbers - meets))
 
     def first_rows(self) -> Array:
-        """A disagreement on one factor, of each class, and one on all factors."""
+        """Disagreements on one factor, of each class, and on all; or, if they are few, all."""
+        if math.prod(self._shape) <= FEW_PATTERNS:
+            return self.rows(np.argwhere(np.ones(self._shape))[1:])
         patterns = np.vstack([np.eye(len(self._shape)), np.array(self._shape) - 1])
         return self.rows(patterns.astype(np.intp))
 

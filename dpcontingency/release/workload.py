@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_array
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError
@@ -32,6 +31,7 @@ GAP = 1e-6  # how far from the best value the search may stop, relative
 MAX_ROUNDS = 500
 BARRIERS = (1e-2, 1e-4, 1e-6, 1e-7)
 MAX_STEPS = 100
+MAX_KINDS = 5000
 
 
 @dataclass(frozen=True)
@@ -434,11 +434,16 @@ def best_precisions(layout: Layout, loss: Loss, objective: str) -> Array:
     Constraints are generated: a search on the patterns known so far, then the worst pattern at
     its end is added, until that is no worse than those known.
     """
-    variances = layout.cell_variances(layout.kinds)
+    by_margin = layout.cell_variances(layout.kinds)
     if objective == "total-variance":
-        variances = csr_array(layout.total_weights[None, :] @ variances)
+        variances = (layout.total_weights @ by_margin)[None, :]
+    elif len(layout.kinds) > MAX_KINDS:
+        raise PrivacyError(
+            f"The largest variance is minimised over at most {MAX_KINDS:,} kinds of margins; these "
+            f"are of {len(layout.kinds):,} kinds. Use objective='total-variance'."
+        )
     else:
-        variances = csr_array(variances.multiply(layout.largest_weights[:, None]))
+        variances = by_margin.todense() * layout.largest_weights[:, None]
     first = loss.first_rows()
     rows = first
     t, q = np.full(variances.shape[0], 1 / variances.shape[0]), np.full(len(rows), 1 / len(rows))
@@ -460,13 +465,13 @@ def best_precisions(layout: Layout, loss: Loss, objective: str) -> Array:
     return u
 
 
-def _at(variances: csr_array, rows: Array, t: Array, q: Array) -> tuple[Array, float]:
+def _at(variances: Array, rows: Array, t: Array, q: Array) -> tuple[Array, float]:
     """The precisions that multipliers call for, and F."""
-    x, y = variances.T @ t, q @ rows
+    x, y = t @ variances, q @ rows
     return np.sqrt(x / y), float(np.sqrt(x * y).sum())
 
 
-def _search(variances: csr_array, rows: Array, t: Array, q: Array) -> tuple[Array, Array]:
+def _search(variances: Array, rows: Array, t: Array, q: Array) -> tuple[Array, Array]:
     """Maximise log F(t, q) - (sum t + sum q) / 2 over positive multipliers.
 
     F is homogeneous of degree 1/2 in each argument, so the sums are 1 at the maximum. Newton steps
@@ -481,29 +486,24 @@ def _search(variances: csr_array, rows: Array, t: Array, q: Array) -> tuple[Arra
     return t / t.sum(), q / q.sum()
 
 
-def _centred(variances: csr_array, rows: Array, z: Array, barrier: float) -> Array:
+def _centred(variances: Array, rows: Array, z: Array, barrier: float) -> Array:
     """Minimise (sum z) / 2 - log F(z) - barrier sum log z, a convex function, by Newton steps."""
     first = variances.shape[0]
 
     def height(z: Array) -> float:
-        x, y = variances.T @ z[:first], z[first:] @ rows
+        x, y = z[:first] @ variances, z[first:] @ rows
         return float(z.sum() / 2 - math.log(np.sqrt(x * y).sum()) - barrier * np.log(z).sum())
 
     now = height(z)
     for _ in range(MAX_STEPS):
-        x, y = variances.T @ z[:first], z[first:] @ rows
+        x, y = z[:first] @ variances, z[first:] @ rows
         root = np.sqrt(x * y)
         value = root.sum()
         slope = np.concatenate([variances @ (root / x), rows @ (root / y)]) / (2 * value)
         gradient = 0.5 - slope - barrier / z
-        by_x, by_y = variances.multiply(root / x**2), rows * (root / y**2)
-        cross = np.asarray(variances.multiply(1 / root) @ rows.T)
-        bend = np.block(
-            [
-                [np.asarray((by_x @ variances.T).todense()), -cross],
-                [-cross.T, by_y @ rows.T],
-            ]
-        ) / (4 * value)
+        cross = (variances / root) @ rows.T
+        by_x, by_y = variances * (root / x**2) @ variances.T, rows * (root / y**2) @ rows.T
+        bend = np.block([[by_x, -cross], [-cross.T, by_y]]) / (4 * value)
         # In units of z, in which the barrier is a multiple of the identity.
         hessian = (bend + np.outer(slope, slope)) * np.outer(z, z)
         hessian[np.diag_indices(z.size)] += barrier
