@@ -17,14 +17,15 @@ from dpcontingency.release.contrasts import contrast_exponent, contrasts, rounde
 from dpcontingency.release.margins import SAMPLING, MarginRelease, Origin
 from dpcontingency.release.publish import missing_in_words
 from dpcontingency.release.workload import Factors, MarginPlan, Objective, Weights, plan_margins
-from dpcontingency.table import MAX_COUNT, ContingencyTable
+from dpcontingency.table import MAX_COUNT, ConfidentialMargins, ContingencyTable
 
 Integers = npt.NDArray[np.int64]
+Counted: TypeAlias = ContingencyTable | ConfidentialMargins
 Draw: TypeAlias = Callable[[tuple[int, ...], float, int], Integers]
 
 
 def release_margins(
-    table: ContingencyTable,
+    table: Counted,
     margins: Sequence[Sequence[str]],
     privacy: GDP,
     *,
@@ -37,8 +38,9 @@ def release_margins(
 
     Parameters
     ----------
-    table : ContingencyTable
-        The confidential counts: of all factors together, or anything that has the margins.
+    table : ContingencyTable or ConfidentialMargins
+        The confidential counts: of all factors together, or of the margins alone as
+        `tabulate_margins` makes them, where the joint table is too large to exist.
     margins : sequence of sequences of str
         The wanted margins, such as ``[("A", "B"), ("B", "C")]``.
     privacy : GDP
@@ -72,10 +74,10 @@ def release_margins(
     >>> release.n_total, round(release.margin("A", "B").sd, 2)
     (66, 3.27)
     """
-    if not isinstance(table, ContingencyTable):
+    if not isinstance(table, ContingencyTable | ConfidentialMargins):
         raise ReleaseError(
-            f"release_margins takes a ContingencyTable; got {type(table).__name__}. Make one by "
-            "tabulate(records, domain) or ContingencyTable(counts, domain)."
+            "release_margins takes a ContingencyTable or the margins that tabulate_margins(records,"
+            f" domain, margins) counts; got {type(table).__name__}."
         )
     if ledger is not None and not isinstance(ledger, PrivacyLedger):
         raise PrivacyError(
@@ -163,15 +165,15 @@ def simulate_plan(
     return _carry_out(table, plan, _contrasts(table, plan), seeded, "simulated")
 
 
-def _contrasts(table: ContingencyTable, plan: MarginPlan) -> dict[Factors, Integers]:
+def _contrasts(table: Counted, plan: MarginPlan) -> dict[Factors, Integers]:
     """The exact contrasts of every interaction, each from the first wanted margin that holds it."""
-    domain, out = plan.domain, {}
+    axis, out = plan.domain.axis, {}
     for margin in sorted(plan.margins, key=len):
-        names = tuple(name for name in domain.names if name in margin)
+        names = sorted(margin, key=axis)
         todo = [a for a in plan.interactions_in(names) if a not in out]
         if not todo:
             continue
-        counts = table.margin(*names).counts
+        counts = table.margin(*margin).counts.transpose([margin.index(name) for name in names])
         if counts.sum() > MAX_COUNT:
             raise RecordsError(
                 "There are more than 2^42 records, beyond which a count plus noise is no exact "
@@ -184,7 +186,7 @@ def _contrasts(table: ContingencyTable, plan: MarginPlan) -> dict[Factors, Integ
 
 
 def _carry_out(
-    table: ContingencyTable,
+    table: Counted,
     plan: MarginPlan,
     exact: dict[Factors, Integers],
     draw: Draw,

@@ -5,6 +5,7 @@ import pickle
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -23,6 +24,7 @@ from dpcontingency.release.publish_margins import (
 )
 from dpcontingency.release.workload import plan_margins
 from dpcontingency.table import ContingencyTable
+from dpcontingency.tabulate import tabulate_margins
 
 DOMAIN = Domain({"A": ["a", "b"], "B": ["u", "v", "w"], "C": [1, 2, 3, 4], "one": ["x"]})
 MARGINS = [("B", "A"), ("B", "C", "one"), ("A", "C")]
@@ -131,6 +133,26 @@ def test_every_interaction_is_drawn_once(monkeypatch):
     }  # fmt: skip
 
 
+def test_a_hundred_factors_from_records():
+    """The joint table, of 10^60 cells, never exists."""
+    rng = np.random.default_rng(9)
+    names = [f"q{i}" for i in range(100)]
+    domain = Domain({name: list(range(2 + i % 4)) for i, name in enumerate(names)})
+    records = pd.DataFrame({n: rng.integers(0, len(domain.levels[n]), 300) for n in names})
+    margins = [(names[i + 1], names[i]) for i in range(99)] + [("q0", "q50", "q99")]
+    counted = tabulate_margins(records, domain, margins)
+    release = release_margins(counted, margins, GDP(1e7))
+    assert release.n_total == 300
+    for margin in [("q0", "q1"), ("q99", "q0"), ("q7",), ("q99", "q50", "q0")]:
+        expected = counted.margin(*margin).counts
+        np.testing.assert_allclose(release.margin(*margin).values, expected, atol=1e-3)
+    part = release_margins(counted, [("q50", "q0")], GDP(1e7))
+    expected = counted.margin("q50", "q0").counts
+    np.testing.assert_allclose(part.margin("q50", "q0").values, expected, atol=1e-3)
+    with pytest.raises(DomainError, match="No counted margin holds q3, q9"):
+        release_margins(counted, [("q3", "q9")], GDP(1))
+
+
 # ------------------------------------------------------------------ what is public
 
 
@@ -195,7 +217,7 @@ def test_other_margins_are_refused_by_name():
 
 
 def test_misuse():
-    with pytest.raises(ReleaseError, match="takes a ContingencyTable"):
+    with pytest.raises(ReleaseError, match="takes a ContingencyTable or the margins.*ndarray"):
         release_margins(COUNTS, MARGINS, GDP(1))
     with pytest.raises(PrivacyError, match="PrivacyLedger"):
         release_margins(table(), MARGINS, GDP(1), ledger="books.db")
