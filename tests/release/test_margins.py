@@ -217,7 +217,7 @@ def test_other_margins_are_refused_by_name():
 
 
 def test_misuse():
-    with pytest.raises(ReleaseError, match="takes a ContingencyTable or the margins.*ndarray"):
+    with pytest.raises(ReleaseError, match=r"takes a ContingencyTable or the margins.*ndarray"):
         release_margins(COUNTS, MARGINS, GDP(1))
     with pytest.raises(PrivacyError, match="PrivacyLedger"):
         release_margins(table(), MARGINS, GDP(1), ledger="books.db")
