@@ -66,6 +66,8 @@ FLOORS = {
     "inference.lattice": 4,
     "inference.lowrank": 4,
     "inference.likelihood": 4,
+    "inference.interactions": 4,
+    "inference.cells": 4,
     "inference.columns": 4,
     "inference.design": 4,
     "inference.terms": 4,

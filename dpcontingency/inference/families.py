@@ -12,9 +12,10 @@ from itertools import combinations
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError, did_you_mean
 from dpcontingency.inference.formula import Generators, generating_class
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
-Factors = Sequence[str] | Domain | Release
+Factors = Sequence[str] | Domain | Release | MarginRelease
 Graph = Mapping[str, frozenset[str]]
 
 # -- families -------------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ def all_kway(factors: Factors, k: int) -> Generators:
 
 def _names(factors: Factors) -> tuple[str, ...]:
     """The names of the factors, each once."""
-    if isinstance(factors, Release):
+    if isinstance(factors, Release | MarginRelease):
         factors = factors.domain
     if isinstance(factors, Domain):
         return factors.names

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.nested import (
     DEFAULT_BOOT,
@@ -25,6 +26,7 @@ from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.combine import combine_samples
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
 __all__ = [
@@ -320,7 +322,7 @@ def goodness_of_fit_hypothesis(release: Release, p: Array) -> Hypothesis:
 # ------------------------------------------------------------------ parts
 
 
-def checked_release(release: Any) -> Release:
+def checked_release(release: Any) -> AnyRelease:
     """The argument, if it is a release.
 
     Raises
@@ -328,9 +330,9 @@ def checked_release(release: Any) -> Release:
     ModelError
         If it is not.
     """
-    if not isinstance(release, Release):
+    if not isinstance(release, Release | MarginRelease):
         raise ModelError(
-            f"A test works on a Release; got {type(release).__name__}. A noisy table made "
+            f"A test works on a Release or a MarginRelease; got {type(release).__name__}. A noisy table made "
             "elsewhere enters by Release.from_noisy_table, if it was neither rounded nor shrunken."
         )
     return release

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
+from dpcontingency.inference.cells import AnyRelease, likelihood_of
 from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.design import Design, HierarchicalDesign
 from dpcontingency.inference.existence import (
@@ -33,14 +34,13 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
-from dpcontingency.inference.gaussian import gaussian_information
-from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
 from dpcontingency.inference.newton import Maximum, maximise
 from dpcontingency.inference.normal import fit_by_chi_square
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.release import files
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.release import Release
 
@@ -57,7 +57,7 @@ class _Point:
     """A likelihood point seen through the design, in treatment coding."""
 
     design: Design
-    cells: LikelihoodPoint
+    cells: Any  # a LikelihoodPoint or an InteractionPoint
 
     @property
     def value(self) -> float:
@@ -86,8 +86,9 @@ class LogLinearModel(LikelihoodModel):
 
     Parameters
     ----------
-    release : Release
-        The noisy table. Its shrunken estimate is never used.
+    release : Release or MarginRelease
+        The noisy table, whose shrunken estimate is never used; or noisy margins, each generator
+        inside one of them.
     generators : str or iterable
         The generating class: ``"[Admit Dept][Gender Dept]"`` or
         ``[("Admit", "Dept"), ("Gender", "Dept")]``.
@@ -135,18 +136,15 @@ class LogLinearModel(LikelihoodModel):
 
     def __init__(
         self,
-        release: Release,
+        release: AnyRelease,
         generators: str | Iterable[str | Sequence[str]],
         *,
         coding: Coding = "treatment",
         special_terms: Sequence[str] = (),
         offset: npt.ArrayLike | None = None,
     ) -> None:
-        if not isinstance(release, Release):
-            raise ModelError(
-                f"A log-linear model is fitted to a Release; got {type(release).__name__}. A noisy "
-                "table made elsewhere enters by Release.from_noisy_table."
-            )
+        if not isinstance(release, Release | MarginRelease):
+            likelihood_of(release, ())  # which says what is wrong
         if coding not in ("treatment", "sum"):
             raise ModelError(f"The coding is 'treatment' or 'sum'; got {coding!r}.")
         self.release = release
@@ -164,9 +162,8 @@ class LogLinearModel(LikelihoodModel):
             )
         self.terms = self._free_terms()
         axes = [tuple(release.domain.axis(name) for name in term) for term in self.terms]
-        given = release.conditioned()
         strata = tuple(release.domain.axis(name) for name in release.strata)
-        self._strata = stratum_labels(given.domain.shape, strata)
+        self._strata = stratum_labels(release.domain.shape, strata)
         self._possible = release.domain.possible().ravel()
         margins = HierarchicalDesign(release.domain.shape, axes, strata)
         if self.special:
@@ -180,12 +177,8 @@ class LogLinearModel(LikelihoodModel):
         self._design, self._recode = parameters.design, parameters.recode
         self._columns, self._units = parameters.columns, parameters.units
         self.aliased, self.idle = parameters.aliased, parameters.idle
-        self.cells = NoisyTableLikelihood(
-            given.noisy.ravel(),
-            given.noise.variances.ravel(),
-            strata=None if given.totals is None else self._strata,
-            totals=None if given.totals is None else np.ravel(given.totals).astype(np.float64),
-        )
+        # Of either kind: see `likelihood_of`.
+        self.cells: Any = likelihood_of(release, self.generators)
         self.offset = _checked_offset(offset, release.domain.shape)
         known = 0.0 if self.offset is None else self.offset.ravel()
         self._offset = np.where(self._possible, known, -np.inf)
@@ -194,7 +187,7 @@ class LogLinearModel(LikelihoodModel):
 
     @classmethod
     def from_formula(
-        cls, formula: str, release: Release, *, coding: Coding = "treatment"
+        cls, formula: str, release: AnyRelease, *, coding: Coding = "treatment"
     ) -> LogLinearModel:
         """The model that a patsy right-hand side in the factors spans.
 
@@ -291,9 +284,7 @@ class LogLinearModel(LikelihoodModel):
     @property
     def df_resid(self) -> int:
         """Free cells minus free parameters: the df of a test against the saturated model."""
-        strata = self.cells.strata
-        totals = 0 if strata is None else np.unique(strata[self.face]).size
-        return int(self.face.sum()) - totals - self.df_model
+        return self.cells.free_dimension(self.face) - self.df_model
 
     @cached_property
     def saturated_loglike(self) -> float:
@@ -396,6 +387,11 @@ class LogLinearModel(LikelihoodModel):
                 "A penalty is added to the likelihood, which method='normal' does not maximise; "
                 "use method='ml' with it."
             )
+        if self.cells.is_gaussian and (method != "ml" or penalty is not None):
+            raise ModelError(
+                "A model of a margin release is fitted by the Gaussian likelihood of the released "
+                "interactions, without options: use fit()."
+            )
         best = self._search(method, penalty)
         results = self._results(best, method, penalty)
         if warn_convergence and not best.converged:
@@ -489,11 +485,10 @@ class LogLinearModel(LikelihoodModel):
         fitted, strata = point.cells.fitted, self.cells.strata
         face = self.face if penalty is None else self._alive
         open_directions = undetermined(self._design, step, fitted, face, strata)
-        if method == "ml" and penalty is None:
+        if method == "ml" and penalty is None and not self.cells.is_gaussian:
             information = point.observed()
         else:
-            gaussian = gaussian_information(fitted, self.cells.variances, strata)
-            information = self._design.compress(gaussian)
+            information = self._design.compress(self.cells.information(fitted))
         covariance = inverse_information(information, open_directions)
         sampling = inverse_information(point.complete(), open_directions)
         if self._recode is not None:

@@ -21,6 +21,7 @@ from dpcontingency.inference.bootstrap import (
     doubts,
     replicate_statistics,
 )
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.replicates import Replicates
 from dpcontingency.inference.statistic import (
     MAX_DENSE,
@@ -31,7 +32,6 @@ from dpcontingency.inference.statistic import (
     means_to_draw_from,
 )
 from dpcontingency.inference.testresult import TestResult, chi2_logsf
-from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 Statistic = Literal["lr", "score", "wald", "js-pearson"]
@@ -177,7 +177,7 @@ def _with_options(call: str, how: How, result: TestResult) -> str:
     return call.removesuffix(")") + "".join(f", {option}" for option in options) + ")"
 
 
-def faint_margins(release: Release) -> list[str]:
+def faint_margins(release: AnyRelease) -> list[str]:
     """A sentence for the levels whose margin is within two standard deviations of the noise."""
     faint = []
     for name in release.domain.names:

@@ -16,7 +16,7 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference import residuals
 from dpcontingency.inference.coefficients import CoefficientResults, Fit, treatment_covariance
 from dpcontingency.inference.comparison import compare, drop1
-from dpcontingency.inference.gaussian import gaussian_information, score_statistic
+from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
 from dpcontingency.inference.prediction import (
     CellPrediction,
@@ -118,10 +118,7 @@ class LogLinearResults(CoefficientResults):
 
         With ``method="normal"`` the projected statistic of Kifer and Rogers 2017.
         """
-        cells = self.model.cells
-        return score_statistic(
-            cells.noisy - self._fit.fitted, self._fit.fitted, cells.variances, cells.strata
-        )
+        return float(self.model.cells.score_statistic(self._fit.fitted))
 
     def gof(self) -> pd.DataFrame:
         """Likelihood-ratio and score tests of the model against the saturated one.

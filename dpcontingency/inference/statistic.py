@@ -314,4 +314,7 @@ def _dense(model: LogLinearModel) -> Array:
 def can_write_out(hypothesis: Hypothesis) -> bool:
     """Whether the designs are small enough for a bootstrap or a Wald statistic."""
     models = [hypothesis.model, *filter(None, [hypothesis.alternative])]
-    return all(m.cells.noisy.size * m._design.n_columns <= MAX_DENSE for m in models)
+    return all(
+        m.cells.can_replicate and m.cells.noisy.size * m._design.n_columns <= MAX_DENSE
+        for m in models
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,27 +25,26 @@ from dpcontingency.release.workload import Factors, MarginPlan
 Array = npt.NDArray[np.float64]
 Origin = Literal["released", "simulated"]
 
+MAX_JOINT_CELLS = 10**8
+
 SAMPLING = (
     "integer contrasts of each interaction plus Gaussian noise rounded to a dyadic grid, by its "
     "exact joint law: post-processing of the ideal mechanism, with no extra delta"
 )
 
 
-class NoisyMargin(NamedTuple):
-    """A released margin.
+@dataclass(frozen=True)
+class InteractionNoise:
+    """The law of the noise in a release of margins: independent Gaussians on the interactions.
 
-    Attributes
-    ----------
-    values : ndarray of float
-        The noisy cells, an axis a factor in the order asked for. Unbiased; negative cells are
-        noise and stay.
-    sd : float
-        The standard deviation of the noise in a cell, the same in all of them. The noises of
-        different cells are correlated: `MarginRelease.covariance`.
+    On the table of the factors A, s_A Q_A z, z standard normal on its cells and Q_A the projection
+    on the interaction (`layout`), with the scales of a plan.
     """
 
-    values: Array
-    sd: float
+    scales: Mapping[Factors, float]
+
+    name: ClassVar[str] = "Gaussian"
+    is_exact: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,8 +79,8 @@ class MarginRelease:
     >>> counts = np.arange(12).reshape(domain.shape)
     >>> rng = np.random.default_rng(1)
     >>> release = simulate_margins(counts, domain, [("A", "B"), ("C",)], GDP(1), rng)
-    >>> values, sd = release.margin("B")
-    >>> values.shape, round(sd, 2), bool(np.isclose(values.sum(), 66))
+    >>> margin = release.margin("B")
+    >>> margin.values.shape, round(margin.sd, 2), bool(np.isclose(margin.values.sum(), 66))
     ((3,), 1.96, True)
     """
 
@@ -129,6 +129,21 @@ class MarginRelease:
         return self.origin == "released"
 
     @property
+    def noise(self) -> InteractionNoise:
+        """The law of the noise."""
+        return InteractionNoise(self.plan.cell_scales)
+
+    @property
+    def strata(self) -> tuple[str, ...]:
+        """Factors whose joint margin is public: none."""
+        return ()
+
+    @property
+    def totals(self) -> npt.NDArray[Any] | None:
+        """The public total as a 0-d array, as in a `Release`."""
+        return None if self.total is None else np.asarray(self.total)
+
+    @property
     def n_total(self) -> int:
         """The number of records, where it is public.
 
@@ -154,8 +169,14 @@ class MarginRelease:
         """The standard deviation of the noise in `n_total_estimate`; 0 where n is public."""
         return self.plan.sd() if self.total is None else 0.0
 
-    def margin(self, *factors: str) -> NoisyMargin:
+    def margin(self, *factors: str) -> MarginRelease:
         """A wanted margin or a part of one, its axes in the order given (post-processing).
+
+        Returns
+        -------
+        MarginRelease
+            Of these factors alone: ``values`` are its noisy cells, ``sd`` is the standard deviation
+            of their noise. Tests and models take it as they take a `Release`.
 
         Raises
         ------
@@ -164,19 +185,77 @@ class MarginRelease:
         PrivacyError
             If the factors lie in no wanted margin together.
         """
-        names = self.plan.inside(factors)
-        shape = self._shape(names)
-        values = np.full(shape, 0.0 if self.total is None else self.total / math.prod(shape))
-        for a in self.plan.interactions_in(names):
-            kept = [self.domain.axis(name) for name in a]
-            part = interaction(self.contrasts[a]) / math.prod(
-                n for name, n in zip(names, shape, strict=True) if name not in a
+        return self.collapse(*self.plan.inside(factors))
+
+    def collapse(self, *factors: str) -> MarginRelease:
+        """The release of some of its factors, with all that is known of them, in the order given.
+
+        Unlike `margin` it takes factors that lie in no wanted margin together.
+
+        Raises
+        ------
+        DomainError
+            If a factor is unknown or named twice.
+        """
+        plan = self.plan.collapse(factors)
+        contrasts = {}
+        for a in plan.cell_scales:
+            old = tuple(name for name in self.domain.names if name in a)
+            contrasts[a] = self.contrasts[old].transpose([old.index(name) for name in a])
+        return MarginRelease(plan, contrasts, self.total, self.origin, self.provenance)
+
+    @cached_property
+    def noisy(self) -> Array:
+        """A joint table of the domain that has the released interactions, and 0 for all others.
+
+        Raises
+        ------
+        ReleaseError
+            If it has more than 10^8 cells.
+        """
+        names, shape = self.domain.names, self.domain.shape
+        if self.domain.size > MAX_JOINT_CELLS:
+            raise ReleaseError(
+                f"The joint table has {self.domain.size:,} cells; ask for margins, or for fewer "
+                "factors by collapse(...)."
             )
-            # The axes of an interaction are in the domain's order; those asked for may not be.
-            order = [kept.index(self.domain.axis(name)) for name in names if name in a]
+        values = np.full(shape, 0.0 if self.total is None else self.total / self.domain.size)
+        for a, contrasts in self.contrasts.items():
+            others = math.prod(n for name, n in zip(names, shape, strict=True) if name not in a)
             where = tuple(slice(None) if name in a else None for name in names)
-            values += part.transpose(order)[where]
-        return NoisyMargin(values, self.plan.sd(*names))
+            values += interaction(contrasts)[where] / others
+        values.setflags(write=False)
+        return values
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the joint table of the domain lies in a wanted margin."""
+        return any(set(self.domain.names) <= set(margin) for margin in self.margins)
+
+    @property
+    def values(self) -> Array:
+        """The noisy cells of the joint table, where it was released: unbiased, of any sign.
+
+        Raises
+        ------
+        PrivacyError
+            Where it was not.
+        """
+        self.plan.inside(self.domain.names)
+        return self.noisy
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation of the noise in a cell of `values`, the same in all of them.
+
+        The noises of different cells are correlated: `covariance`.
+        """
+        return self.plan.sd(*self.domain.names)
+
+    @property
+    def noise_sd(self) -> Array:
+        """The standard deviation of the noise in each cell of `values`."""
+        return np.full(self.domain.shape, self.sd)
 
     def covariance(self, *factors: str) -> Array:
         """The dense covariance of the noise in a margin, over its flattened cells.
@@ -194,7 +273,7 @@ class MarginRelease:
         factors of S of J / n_k^2.
         """
         names = self.plan.inside(factors)
-        shape = self._shape(names)
+        shape = tuple(len(self.domain.levels[name]) for name in names)
         p = math.prod(shape)
         if p > MAX_DENSE_CELLS:
             raise ReleaseError(
@@ -227,9 +306,9 @@ class MarginRelease:
             If all are asked for and a factor has the name of another column.
         """
         if factors:
-            values, sd = self.margin(*factors)
-            cells = {"noisy": values, "noise_sd": np.full(values.shape, sd)}
-            return exports.frame_of(self.domain.project(factors), cells)
+            margin = self.margin(*factors)
+            cells = {"noisy": margin.values, "noise_sd": margin.noise_sd}
+            return exports.frame_of(margin.domain, cells)
         named = [name for name in self.domain.names if any(name in m for m in self.margins)]
         columns = ["margin", *named, "noisy", "noise_sd"]
         if len(set(columns)) < len(columns):
@@ -238,10 +317,10 @@ class MarginRelease:
                 "Ask for one margin at a time, or rename the factor."
             )
         frames = []
-        for margin in self.margins:
+        for names in self.margins:
             # Labels as objects: a column holds those of some rows and nothing in others.
-            frame = self.to_frame(*margin).astype(dict.fromkeys(margin, object))
-            frame.insert(0, "margin", ", ".join(margin))
+            frame = self.to_frame(*names).astype(dict.fromkeys(names, object))
+            frame.insert(0, "margin", ", ".join(names))
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)[columns]
 
@@ -341,8 +420,3 @@ class MarginRelease:
             return cls.from_dict(content)
         except ReleaseError as error:
             raise ReleaseError(f"{path}: {error}") from None
-
-    # -- parts ---------------------------------------------------------------------------------
-
-    def _shape(self, names: Sequence[str]) -> tuple[int, ...]:
-        return tuple(len(self.domain.levels[name]) for name in names)
