@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import singledispatch
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,12 @@ from dpcontingency.release.release import Release
 
 AnyRelease: TypeAlias = Release | MarginRelease
 Likelihood: TypeAlias = NoisyTableLikelihood | InteractionLikelihood
+
+
+def release_from_dict(content: Mapping[str, Any]) -> AnyRelease:
+    """The release that a `to_dict` wrote, of either kind."""
+    kind = MarginRelease if "plan" in content else Release
+    return kind.from_dict(content)
 
 
 @singledispatch

@@ -53,7 +53,7 @@ def independence_test(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table; the test works on its margin over the factors and the given ones.
     *factors : str or sequence of str
         Two or more factors; with three or more the null is mutual independence. A sequence stands
@@ -92,7 +92,7 @@ def independence_test(
     <independence test of A independent of B: score chi2 = 80.43, df = 1, p = 3.01e-19; ...>
     """
     how = How(statistic, pvalue, n_boot, rng)
-    checked_release(release)
+    table_or_margins(release)
     groups = [_names(group) for group in factors]
     given = _names(given)
     involved = [*(name for group in groups for name in group), *given]
@@ -231,10 +231,10 @@ def goodness_of_fit_test(
         )
     if model is not None:
         if isinstance(model, str):
-            model = LogLinearModel(checked_release(release), model)
+            model = LogLinearModel(table_or_margins(release), model)
         return model_test(model, statistic=statistic, pvalue=pvalue, n_boot=n_boot, rng=rng)
     how = How(statistic, pvalue, n_boot, rng)
-    p = _probabilities(checked_release(release), probabilities)
+    p = _probabilities(table_or_margins(release), probabilities)
     return nested_test(goodness_of_fit_hypothesis(release, p), how)
 
 
@@ -322,20 +322,31 @@ def goodness_of_fit_hypothesis(release: Release, p: Array) -> Hypothesis:
 # ------------------------------------------------------------------ parts
 
 
-def checked_release(release: Any) -> AnyRelease:
-    """The argument, if it is a release.
+def checked_release(release: Any) -> Release:
+    """The argument, if it is a released table.
 
     Raises
     ------
     ModelError
         If it is not.
     """
-    if not isinstance(release, Release | MarginRelease):
+    if not isinstance(release, Release):
         raise ModelError(
-            f"A test works on a Release or a MarginRelease; got {type(release).__name__}. A noisy table made "
+            f"This test works on a Release; got {type(release).__name__}. A noisy table made "
             "elsewhere enters by Release.from_noisy_table, if it was neither rounded nor shrunken."
         )
     return release
+
+
+def table_or_margins(release: Any) -> AnyRelease:
+    """The argument, if it is a released table or released margins.
+
+    Raises
+    ------
+    ModelError
+        If it is not.
+    """
+    return release if isinstance(release, MarginRelease) else checked_release(release)
 
 
 def model_code(model: LogLinearModel) -> str:
@@ -376,7 +387,7 @@ def product_of_margins(
     return expected
 
 
-def _probabilities(release: Release, probabilities: Any) -> Array:
+def _probabilities(release: AnyRelease, probabilities: Any) -> Array:
     """The null distribution, checked against the domain."""
     try:
         p = np.asarray(probabilities, dtype=np.float64)
@@ -401,7 +412,7 @@ def _probabilities(release: Release, probabilities: Any) -> Array:
     return p
 
 
-def _others(release: Release) -> tuple[int, ...]:
+def _others(release: AnyRelease) -> tuple[int, ...]:
     """The axes that are no strata."""
     return tuple(k for k, name in enumerate(release.domain.names) if name not in release.strata)
 

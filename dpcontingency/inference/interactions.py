@@ -60,9 +60,13 @@ class MeasuredCurvature:
 
     def compressed(self, design: Design) -> Array:
         """The form in the coefficients of a design whose columns are among the measured ones."""
-        place = {tuple(code): j for j, code in enumerate(self.design.codes)}
-        columns = [place[tuple(code)] for code in design.codes]
+        columns = self.columns(design)
         return self.matrix[np.ix_(columns, columns)]
+
+    def columns(self, design: Design) -> npt.NDArray[np.intp]:
+        """Which of the measured columns are those of a design."""
+        place = {tuple(code): j for j, code in enumerate(self.design.codes)}
+        return np.array([place[tuple(code)] for code in design.codes], dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class InteractionLikelihood:
         S, of their noise.
     """
 
-    is_gaussian = True
+    is_gaussian = True  # fits, standard errors and residuals go by other rules
     can_replicate = False
 
     def __init__(self, release: MarginRelease) -> None:
@@ -234,6 +238,18 @@ class InteractionLikelihood:
         """The squared distance of measured and fitted interactions, in their covariance."""
         residual = self.measured - self.design.tdot(fitted)
         return float(residual @ _solve(self.spread(fitted) + self.covariance, residual))
+
+    def nested_score_statistic(self, fitted: Array, larger: Design) -> float:
+        """The score statistic of a fit against a larger model: u' I1^-1 u.
+
+        u = X1' V B' (S + B V B')^-1 (y - B mu), I1 = X1' V B' (S + B V B')^-1 B V X1.
+        """
+        spread = self.spread(fitted)
+        residual = self.measured - self.design.tdot(fitted)
+        columns = MeasuredCurvature(self.design, spread).columns(larger)
+        score = (spread @ _solve(spread + self.covariance, residual))[columns]
+        information = larger.compress(MeasuredCurvature(self.design, self.known(spread)))
+        return float(score @ _solve(information, score)) if score.size else 0.0
 
     def spread(self, means: Array) -> Array:
         """B V B', V the covariance of counts with these means."""

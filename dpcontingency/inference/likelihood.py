@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.gaussian import gaussian_information, score_statistic
+from dpcontingency.inference.design import Design
+from dpcontingency.inference.gaussian import (
+    gaussian_information,
+    nested_score_statistic,
+    score_statistic,
+)
 from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poisson
 from dpcontingency.inference.lattice import log_lattice_peak
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
@@ -287,6 +292,11 @@ class NoisyTableLikelihood:
     def score_statistic(self, fitted: Floats) -> float:
         """The distance from fitted means; see `gaussian.score_statistic`."""
         return score_statistic(self.noisy - fitted, fitted, self.variances, self.strata)
+
+    def nested_score_statistic(self, fitted: Floats, larger: Design) -> float:
+        """The same against a larger model; see `gaussian.nested_score_statistic`."""
+        at = (self.noisy - fitted, fitted, self.variances, self.strata)
+        return nested_score_statistic(*at, larger)
 
     def as_counts(self, eta: ArrayLike, counts: Floats) -> LikelihoodPoint:
         """Return the classical likelihood of `counts` that add up to these totals.

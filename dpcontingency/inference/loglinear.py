@@ -14,7 +14,7 @@ import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError
-from dpcontingency.inference.cells import AnyRelease, likelihood_of
+from dpcontingency.inference.cells import AnyRelease, likelihood_of, release_from_dict
 from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.design import Design, HierarchicalDesign
 from dpcontingency.inference.existence import (
@@ -61,7 +61,7 @@ class _Point:
 
     @property
     def value(self) -> float:
-        return self.cells.loglik
+        return float(self.cells.loglik)
 
     @cached_property
     def gradient(self) -> Array:
@@ -179,6 +179,11 @@ class LogLinearModel(LikelihoodModel):
         self.aliased, self.idle = parameters.aliased, parameters.idle
         # Of either kind: see `likelihood_of`.
         self.cells: Any = likelihood_of(release, self.generators)
+        if self.special and self.cells.is_gaussian:
+            raise ModelError(
+                f"{self.special[0].text} is a term for released tables: a release of margins is "
+                "fitted by the interactions of its factors. Release the table of these factors."
+            )
         self.offset = _checked_offset(offset, release.domain.shape)
         known = 0.0 if self.offset is None else self.offset.ravel()
         self._offset = np.where(self._possible, known, -np.inf)
@@ -284,12 +289,12 @@ class LogLinearModel(LikelihoodModel):
     @property
     def df_resid(self) -> int:
         """Free cells minus free parameters: the df of a test against the saturated model."""
-        return self.cells.free_dimension(self.face) - self.df_model
+        return int(self.cells.free_dimension(self.face)) - self.df_model
 
     @cached_property
     def saturated_loglike(self) -> float:
         """The largest log-likelihood that any cell probabilities give this release."""
-        return self.cells.saturated().loglik
+        return float(self.cells.saturated().loglik)
 
     # -- likelihood ----------------------------------------------------------------------------
 
@@ -314,7 +319,7 @@ class LogLinearModel(LikelihoodModel):
 
     def predict(self, params: npt.ArrayLike) -> Array:
         """The fitted cell means at these parameters, in C order."""
-        return self._at(self._treatment(params)).cells.fitted
+        return np.asarray(self._at(self._treatment(params)).cells.fitted)
 
     def fit(
         self,
@@ -560,7 +565,7 @@ def load_results(path: str | Path) -> LogLinearResults:
         If the file holds no results, is of another version, or was changed.
     """
     content = files.read(path, files.RESULTS)
-    release = Release.from_dict(content["release"])
+    release = release_from_dict(content["release"])
     model = LogLinearModel(
         release,
         content["generators"],

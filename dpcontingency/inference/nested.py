@@ -138,6 +138,11 @@ def _asymptotic(result: TestResult) -> TestResult:
 
 def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> TestResult:
     hypothesis, cells = statistic.hypothesis, statistic.hypothesis.model.cells
+    if not cells.can_replicate:
+        raise ModelError(
+            "No bootstrap is offered for released margins, only chi-square: use "
+            "pvalue='asymptotic', and statistic='lr', 'score' or 'wald'."
+        )
     if not can_write_out(hypothesis):
         raise ModelError(
             "A bootstrap of this table would write out a design of more than "

@@ -253,6 +253,12 @@ class MarginRelease:
         return self.plan.sd(*self.domain.names)
 
     @property
+    def noise_range(self) -> tuple[float, float]:
+        """The smallest and the largest standard deviation of a cell of the wanted margins."""
+        sds = [self.plan.sd(*margin) for margin in self.margins]
+        return min(sds), max(sds)
+
+    @property
     def noise_sd(self) -> Array:
         """The standard deviation of the noise in each cell of `values`."""
         return np.full(self.domain.shape, self.sd)
