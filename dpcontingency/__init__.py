@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         independence_test,
         model_test,
     )
+    from dpcontingency.inference.layouts import joint_or_margins
     from dpcontingency.inference.loglinear import LogLinearModel
     from dpcontingency.inference.planning import (
         minimum_mu,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from dpcontingency.privacy.ledger import PrivacyLedger
     from dpcontingency.release.comparison import compare_mechanisms
     from dpcontingency.release.margins import MarginRelease
+    from dpcontingency.release.measurements import to_mbi
     from dpcontingency.release.mechanisms import (
         BlockJamesStein,
         Gaussian,
@@ -113,6 +115,7 @@ __all__ = [
     "is_decomposable",
     "is_graphical",
     "joint",
+    "joint_or_margins",
     "kendall_tau_b",
     "kway_tests",
     "load_release",
@@ -140,6 +143,7 @@ __all__ = [
     "symmetry_test",
     "tabulate",
     "tabulate_margins",
+    "to_mbi",
     "trend_test",
     "two_by_two",
     "uncertainty_coefficient",
@@ -178,6 +182,7 @@ _HOMES = {
     "saturated": "inference.families",
     "TestResult": "inference.testresult",
     "independence_test": "inference.hypothesis",
+    "joint_or_margins": "inference.layouts",
     "LogLinearModel": "inference.loglinear",
     "minimum_mu": "inference.planning",
     "minimum_n": "inference.planning",
@@ -199,6 +204,7 @@ _HOMES = {
     "RankDeficientGaussian": "release.mechanisms",
     "RankDeficientJamesStein": "release.mechanisms",
     "MarginRelease": "release.margins",
+    "to_mbi": "release.measurements",
     "release_table": "release.publish",
     "simulate_release": "release.publish",
     "release_margins": "release.publish_margins",

@@ -60,6 +60,7 @@ FLOORS = {
     "release.publish": 3,
     "release.combine": 3,
     "release.margins": 3,
+    "release.measurements": 3,
     "release.publish_margins": 3,
     # likelihood of a release
     "inference.kernels": 4,
@@ -103,6 +104,7 @@ FLOORS = {
     "inference.square_tests": 6,
     "inference.naive": 6,
     "inference.selection": 6,
+    "inference.layouts": 6,
     "inference.bootstrap": 6,
     "inference.association": 6,
     "inference.risks": 6,

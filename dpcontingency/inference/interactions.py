@@ -164,24 +164,37 @@ class InteractionLikelihood:
         self.strata = None if self.totals is None else np.zeros(self.noisy.size, dtype=np.intp)
         unknown = np.full(self.noisy.size, UNKNOWN)
         self._counts = NoisyTableLikelihood(self.noisy, unknown, totals=self.totals)
-        self._variance = plan.variance(*release.domain.names) if release.is_whole else None
+        self._plan = plan
         self._hint = np.zeros(self.measured.size)
 
     @property
     def variances(self) -> Array:
-        """The noise variance of each cell of the joint table, where it was released.
+        """Not offered.
 
         Raises
         ------
         ModelError
-            Where it was not.
+            Always: the noise of the cells of a joint table is not independent here, nor need the
+            table have been measured.
         """
-        if self._variance is None:
-            raise ModelError(
-                "The joint table of this release was never measured, so its cells have no noise "
-                "variance and no residuals: look at the margins, by release.margin(...)."
-            )
-        return np.full(self.noisy.size, self._variance)
+        raise ModelError(
+            "This needs a released table with independent noise on its cells, and here is a "
+            "release of margins. Release the table of these factors."
+        )
+
+    def judged(
+        self, fitted: Array, possible: npt.NDArray[np.bool_]
+    ) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """Means, noise variances and possibility of the cells that were released: of margins."""
+        domain = self._plan.domain
+        table, open_cells = fitted.reshape(domain.shape), possible.reshape(domain.shape)
+        means, variances, inside = [], [], []
+        for margin in self._plan.margins:
+            others = tuple(k for k, name in enumerate(domain.names) if name not in margin)
+            means.append(table.sum(axis=others).ravel())
+            variances.append(np.full(means[-1].size, self._plan.variance(*margin)))
+            inside.append(open_cells.any(axis=others).ravel())
+        return np.concatenate(means), np.concatenate(variances), np.concatenate(inside)
 
     def at(self, eta: npt.ArrayLike) -> InteractionPoint:
         """Evaluate at log rates, shape (p,); free up to a constant where the total is public."""

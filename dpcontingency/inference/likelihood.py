@@ -285,6 +285,12 @@ class NoisyTableLikelihood:
         totals = 0 if self.strata is None else np.unique(self.strata[face]).size
         return int(face.sum()) - totals
 
+    def judged(
+        self, fitted: Floats, possible: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Means, noise variances and possibility of the cells that were released."""
+        return fitted, self.variances, possible
+
     def information(self, fitted: Floats) -> DiagonalPlusLowRank:
         """What the table is expected to say of the log rates; see `gaussian_information`."""
         return gaussian_information(fitted, self.variances, self.strata)

@@ -154,6 +154,8 @@ class LogLinearModel(LikelihoodModel):
         self.generators: Generators = (
             generating_class([*asked, release.strata], names) if release.strata else asked
         )
+        # Of either kind of release; first, because it refuses tables too large to write down.
+        self.cells: Any = likelihood_of(release, self.generators)
         self.special = read_special(special_terms, names)
         if self.special and coding != "treatment":
             raise ModelError(
@@ -177,8 +179,6 @@ class LogLinearModel(LikelihoodModel):
         self._design, self._recode = parameters.design, parameters.recode
         self._columns, self._units = parameters.columns, parameters.units
         self.aliased, self.idle = parameters.aliased, parameters.idle
-        # Of either kind: see `likelihood_of`.
-        self.cells: Any = likelihood_of(release, self.generators)
         if self.special and self.cells.is_gaussian:
             raise ModelError(
                 f"{self.special[0].text} is a term for released tables: a release of margins is "

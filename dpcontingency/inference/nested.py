@@ -107,7 +107,7 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
     statistic = kind(hypothesis, fit)
     if statistic.obstacle:
         return replace(blank, reason=statistic.obstacle)
-    doubt = doubts(fit.fittedvalues.to_numpy(), model.cells.variances, model._possible)
+    doubt = doubts(*model.cells.judged(fit.fittedvalues.to_numpy(), model._possible))
     offered = kind.can_bootstrap and can_write_out(hypothesis)
     boot = how.pvalue == "bootstrap" or not kind.is_chi_square
     boot = boot or (how.pvalue == "auto" and offered and bool(doubt))
