@@ -125,8 +125,8 @@ class MarginRelease:
 
     @property
     def private(self) -> bool:
-        """Whether the records behind it were protected at all."""
-        return self.origin == "released"
+        """Whether the records behind it, and its levels, were protected at all."""
+        return self.origin == "released" and self.domain.is_public
 
     @property
     def noise(self) -> InteractionNoise:
@@ -333,16 +333,21 @@ class MarginRelease:
     def statement(self) -> dict[str, str]:
         """What a reader must know of the protection, as short labelled sentences."""
         said = self.plan.statement()
-        if not self.private:
+        if self.origin == "simulated":
             said["Privacy"] = f"NOT PRIVATE: simulated, at {said['Privacy']}"
+        elif not self.domain.is_public:
+            said["Privacy"] = (
+                f"NOT PRIVATE: levels read off the records, outside the loss of {said['Privacy']}"
+            )
         missing = self.provenance.get("missing")
         return {**said, **({} if missing is None else {"Missing values": missing})}
 
     def __repr__(self) -> str:
         count = len(self.margins)
+        why = "simulated" if self.origin == "simulated" else "levels read off the records"
         return (
             f"<MarginRelease {count} margin{'s' * (count != 1)}; "
-            f"{'' if self.private else 'NOT PRIVATE: simulated; '}"
+            f"{'' if self.private else f'NOT PRIVATE: {why}; '}"
             f"mu = {ceil_digits(self.privacy.mu)} ({self.neighbours}); {self.plan.spread}>"
         )
 

@@ -86,7 +86,7 @@ def measurements(release: MarginRelease) -> list[Measurement]:
     >>> from dpcontingency.release.publish_margins import simulate_margins
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
     >>> rng = np.random.default_rng(1)
-    >>> release = simulate_margins([[5, 8, 2], [9, 1, 4]], domain, ["AB"], GDP(1), rng)
+    >>> release = simulate_margins([[5, 8, 2], [9, 1, 4]], domain, [("A", "B")], GDP(1), rng)
     >>> [(one.clique, one.values.size) for one in measurements(release)]
     [(('A',), 1), (('B',), 2), (('A', 'B'), 2)]
     """

@@ -305,8 +305,8 @@ def plan_margins(
     domain : Domain
         The public factors and levels.
     margins : sequence of sequences of str
-        The wanted margins, such as ``[("A", "B"), ("C",)]`` or ``["AB", ...]`` for factors of one
-        letter. The joint table never exists: 100 factors are no trouble.
+        The wanted margins, such as ``[("A", "B"), ("C",)]``; a text is a factor by itself. The
+        joint table never exists: 100 factors are no trouble.
     privacy : GDP
         The loss to spend on all of them together.
     objective : {"total-variance", "max-variance"}
@@ -405,11 +405,9 @@ def checked_margins(domain: Domain, margins: Sequence[Sequence[str]]) -> tuple[F
         raise PrivacyError(f"`margins` is a sequence of margins: write [{margins!r}].")
     wanted = []
     for margin in margins:
-        if isinstance(margin, str) and margin not in domain.names:
-            margin = tuple(margin)  # noqa: PLW2901
         if not margin:
             raise PrivacyError("A margin names at least one factor; the total comes with any.")
-        projected = domain.project(margin if not isinstance(margin, str) else (margin,))
+        projected = domain.project(margin)  # a text is one factor
         if projected.structural_zeros:
             raise PrivacyError(
                 f"The margin of {', '.join(projected.names)} has structural zeros, and noise laid "

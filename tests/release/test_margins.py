@@ -10,7 +10,13 @@ import pytest
 from scipy import stats
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import DomainError, PrivacyError, RecordsError, ReleaseError
+from dpcontingency.errors import (
+    DomainError,
+    DPContingencyWarning,
+    PrivacyError,
+    RecordsError,
+    ReleaseError,
+)
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release import publish_margins
@@ -174,6 +180,18 @@ def test_a_total_that_is_confidential_is_not_made_public():
     assert "dropped" in release.statement()["Missing values"]
 
 
+def test_levels_read_off_the_records_are_not_private(tmp_path):
+    records = pd.DataFrame({"A": ["a", "b", "a"], "B": ["u", "u", "v"]})
+    with pytest.warns(DPContingencyWarning):
+        domain = Domain.observed(records)
+    release = release_margins(tabulate_margins(records, domain, [("A", "B")]), [("A", "B")], GDP(1))
+    release.save(tmp_path / "r.json")
+    for one in (release, release.margin("A"), MarginRelease.load(tmp_path / "r.json")):
+        assert not one.private
+        assert "levels read off the records" in one.statement()["Privacy"]
+        assert "NOT PRIVATE: levels read off the records" in repr(one)
+
+
 def test_nothing_shows_a_count(tmp_path):
     planted = np.zeros((2, 2), dtype=np.int64)
     planted[0, 0], planted[1, 1] = 7919, 10007
@@ -221,7 +239,7 @@ def test_misuse():
     with pytest.raises(PrivacyError, match="PrivacyLedger"):
         release_margins(table(), MARGINS, GDP(1), ledger="books.db")
     big = Domain({"A": list(range(70)), "B": list(range(70))})
-    release = release_margins(ContingencyTable(np.zeros(big.shape, int), big), ["AB"], GDP(1))
+    release = release_margins(ContingencyTable(np.zeros(big.shape, int), big), [("A", "B")], GDP(1))
     with pytest.raises(ReleaseError, match="4,900 cells"):
         release.covariance("A", "B")
 

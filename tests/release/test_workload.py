@@ -425,10 +425,11 @@ def test_more_refusals():
     assert plan_margins(zeros, [("A", "C")], GDP(1)).margins == (("A", "C"),)
 
 
-def test_letters_name_factors():
-    domain = Domain({"A": [0, 1], "B": [0, 1], "AB": [0, 1]})
-    assert plan_margins(domain, ["BA", "A"], GDP(1)).margins == (("B", "A"), ("A",))
-    assert plan_margins(domain, ["AB"], GDP(1)).margins == (("AB",),)
+def test_a_text_is_one_factor():
+    domain = Domain({"A": [0, 1], "AB": [0, 1]})
+    assert plan_margins(domain, ["AB", ("A",)], GDP(1)).margins == (("AB",), ("A",))
+    with pytest.raises(DomainError, match="'BA'"):
+        plan_margins(domain, ["BA"], GDP(1))
 
 
 def test_a_plan_says_what_it_is():
