@@ -112,9 +112,9 @@ def coverage() -> pd.DataFrame:
                 fit = LogLinearModel(release, pairs).fit(warn_convergence=False)
                 missing += not fit.existence.exists
                 unfinished += not fit.converged
-                there = fit.bse.notna()
-                ends = fit.conf_int()[there]
-                covered.append(((ends[0] < truth.params) & (truth.params < ends[1]))[there].mean())
+                ends, there = fit.conf_int().to_numpy(), fit.bse.notna().to_numpy()
+                inside = (ends[:, 0] < truth.params) & (truth.params < ends[:, 1])
+                covered.append(inside[there].mean())
                 errors.append(fit.bse.median())
             rows.append(
                 {

@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, PrivacyError
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release import layout, workload
+from dpcontingency.release import layout, scales
 from dpcontingency.release.layout import CLOSED, EXACT, SAFE, Classes
 from dpcontingency.release.workload import MarginPlan, plan_margins
 
@@ -187,7 +187,7 @@ def test_published_error_with_the_total_among_the_margins():
     sets = [frozenset(c) for k in range(4) for c in combinations(range(5), k)]
     whole = layout.Layout(CPS, dict.fromkeys(sets, 1.0), with_total=True)
     loss = layout.loss_of(whole, replace_one=False)
-    u = workload.best_precisions(whole, loss, "total-variance")
+    u = scales.best_precisions(whole, loss, "total-variance")
     squared, _ = loss.worst(u)
     value = squared * float(whole.total_weights @ (whole.cell_variances(whole.kinds) @ (1 / u)))
     cells = sum(math.prod(CPS[k] for k in s) for s in sets)
