@@ -42,6 +42,7 @@ bench: $(VENV)/.stamp-test ## the benchmarks, about 40 minutes, into benchmarks/
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/utility.py
 	$(BIN)/python benchmarks/utility_models.py
+	$(BIN)/python benchmarks/utility_margins.py
 
 validity: $(VENV)/.stamp-test ## size, coverage and power by simulation, about 40 minutes
 	$(BIN)/python benchmarks/validity.py

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         independence_test,
         model_test,
     )
+    from dpcontingency.inference.layouts import joint_or_margins
     from dpcontingency.inference.loglinear import LogLinearModel
     from dpcontingency.inference.planning import (
         minimum_mu,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
     from dpcontingency.privacy.ledger import PrivacyLedger
     from dpcontingency.release.comparison import compare_mechanisms
+    from dpcontingency.release.margins import MarginRelease
+    from dpcontingency.release.measurements import to_mbi
     from dpcontingency.release.mechanisms import (
         BlockJamesStein,
         Gaussian,
@@ -66,7 +69,9 @@ if TYPE_CHECKING:
         RankDeficientJamesStein,
     )
     from dpcontingency.release.publish import release_table, simulate_release
+    from dpcontingency.release.publish_margins import release_margins, simulate_margins
     from dpcontingency.release.release import Release, load_release
+    from dpcontingency.release.workload import MarginPlan, plan_margins
     from dpcontingency.report import plots
     from dpcontingency.report.document import write_report
 
@@ -86,6 +91,8 @@ __all__ = [
     "Laplace",
     "LogLinearModel",
     "LogLinearResults",
+    "MarginPlan",
+    "MarginRelease",
     "PrivacyLedger",
     "RankDeficientGaussian",
     "RankDeficientJamesStein",
@@ -108,6 +115,7 @@ __all__ = [
     "is_decomposable",
     "is_graphical",
     "joint",
+    "joint_or_margins",
     "kendall_tau_b",
     "kway_tests",
     "load_release",
@@ -119,19 +127,23 @@ __all__ = [
     "odds_ratio",
     "partial_association",
     "phi",
+    "plan_margins",
     "plots",
     "power",
     "power_curve",
     "relative_risk",
+    "release_margins",
     "release_table",
     "risk_difference",
     "saturated",
+    "simulate_margins",
     "simulate_release",
     "somers_d",
     "step",
     "symmetry_test",
     "tabulate",
     "tabulate_margins",
+    "to_mbi",
     "trend_test",
     "two_by_two",
     "uncertainty_coefficient",
@@ -170,6 +182,7 @@ _HOMES = {
     "saturated": "inference.families",
     "TestResult": "inference.testresult",
     "independence_test": "inference.hypothesis",
+    "joint_or_margins": "inference.layouts",
     "LogLinearModel": "inference.loglinear",
     "minimum_mu": "inference.planning",
     "minimum_n": "inference.planning",
@@ -190,10 +203,16 @@ _HOMES = {
     "Laplace": "release.mechanisms",
     "RankDeficientGaussian": "release.mechanisms",
     "RankDeficientJamesStein": "release.mechanisms",
+    "MarginRelease": "release.margins",
+    "to_mbi": "release.measurements",
     "release_table": "release.publish",
     "simulate_release": "release.publish",
+    "release_margins": "release.publish_margins",
+    "simulate_margins": "release.publish_margins",
     "Release": "release.release",
     "load_release": "release.release",
+    "MarginPlan": "release.workload",
+    "plan_margins": "release.workload",
     "plots": "report.plots",
     "write_report": "report.document",
 }

@@ -178,7 +178,7 @@ class ConfidentialMargins:
     <ConfidentialMargins 2 margins of 3 factors; counts confidential>
     """
 
-    __slots__ = ("_domain", "_n", "_tables")
+    __slots__ = ("_by_names", "_domain", "_n", "_tables")
 
     def __init__(self, tables: Sequence[ContingencyTable], domain: Domain) -> None:
         if not tables or not all(isinstance(table, ContingencyTable) for table in tables):
@@ -197,6 +197,7 @@ class ConfidentialMargins:
                 "different ways: count all of them in one call of tabulate_margins."
             )
         self._tables = tuple(tables)
+        self._by_names = {table.domain.names: table for table in tables}
         self._domain = domain
         self._n = totals[0]
 
@@ -234,9 +235,8 @@ class ConfidentialMargins:
             If a factor is unknown or named twice, or no counted margin holds all of them.
         """
         wanted = self._domain.project(factors).names
-        for table in self._tables:
-            if table.domain.names == wanted:
-                return table
+        if wanted in self._by_names:
+            return self._by_names[wanted]
         inside = [t for t in self._tables if set(wanted) <= set(t.domain.names)]
         if not inside:
             raise DomainError(

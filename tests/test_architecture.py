@@ -37,6 +37,7 @@ FLOORS = {
     # counts and noise
     "table": 1,
     "release.sampler": 1,
+    "release.contrasts": 1,
     "release.noise": 1,
     "release.shrinkage": 1,
     "release.bases": 1,
@@ -51,17 +52,24 @@ FLOORS = {
     "tabulate": 2,
     "release.mechanisms": 2,
     "release.comparison": 2,
+    "release.layout": 2,
+    "release.scales": 2,
     "release.workload": 2,
     # the wall: what comes out of it is public
     "release": 3,
     "release.release": 3,
     "release.publish": 3,
     "release.combine": 3,
+    "release.margins": 3,
+    "release.measurements": 3,
+    "release.publish_margins": 3,
     # likelihood of a release
     "inference.kernels": 4,
     "inference.lattice": 4,
     "inference.lowrank": 4,
     "inference.likelihood": 4,
+    "inference.interactions": 4,
+    "inference.cells": 4,
     "inference.columns": 4,
     "inference.design": 4,
     "inference.terms": 4,
@@ -98,6 +106,7 @@ FLOORS = {
     "inference.square_tests": 6,
     "inference.naive": 6,
     "inference.selection": 6,
+    "inference.layouts": 6,
     "inference.bootstrap": 6,
     "inference.association": 6,
     "inference.risks": 6,
@@ -139,6 +148,7 @@ CONFIDENTIAL = tuple(
         "tabulate",
         "release.mechanisms",
         "release.publish",
+        "release.publish_margins",
     )
 )
 BEHIND_THE_WALL = tuple(f"{PACKAGE}.{name}" for name in ("inference", "report"))

@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import product
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,6 @@ from scipy.sparse import csr_array, hstack
 
 from dpcontingency.inference.columns import MarginColumns
 from dpcontingency.inference.kernels import fold_axis, unfold_axis
-from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 from dpcontingency.release.noise import stratum_labels
 
 Array = npt.NDArray[np.float64]
@@ -84,15 +84,16 @@ class Design(ABC):
     def by_stratum(self, cells: Array) -> Array:
         """X' w inside each stratum: one row a stratum."""
 
-    def compress(self, curvature: DiagonalPlusLowRank) -> Array:
-        """X' (diagonal + low rank) X."""
-        out = self.gram(curvature.diagonal)
-        if len(curvature.vectors):
-            rows = np.stack([self.by_stratum(v) for v in curvature.vectors])  # (R, G, q)
-            weighted = np.einsum("grs,sgj->rgj", curvature.cores, rows)
-            flat = (rows.shape[0] * rows.shape[1], self.n_columns)
-            out += rows.reshape(flat).T @ weighted.reshape(flat)
-        return out
+    def compress(self, curvature: Curvature) -> Array:
+        """The curvature in log rates as one in the coefficients."""
+        return curvature.compressed(self)
+
+
+class Curvature(Protocol):
+    """A symmetric matrix over cells that knows what it is in the coefficients of a design."""
+
+    def compressed(self, design: Design) -> Array:
+        """X' (this) X, shape (q, q)."""
 
 
 class HierarchicalDesign(Design):

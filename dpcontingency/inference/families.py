@@ -12,9 +12,10 @@ from itertools import combinations
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError, did_you_mean, shown
 from dpcontingency.inference.formula import Generators, generating_class, names_in
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
-Factors = Sequence[str] | Domain | Release
+Factors = Sequence[str] | Domain | Release | MarginRelease
 Class = str | Iterable[str | Sequence[str]]  # a generating class as `LogLinearModel` takes it
 Graph = Mapping[str, frozenset[str]]
 
@@ -97,7 +98,7 @@ def all_kway(factors: Factors, k: int) -> Generators:
 
 def _names(factors: Factors) -> tuple[str, ...]:
     """The names of the factors, each once."""
-    if isinstance(factors, Release):
+    if isinstance(factors, Release | MarginRelease):
         factors = factors.domain
     if isinstance(factors, Domain):
         return factors.names

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.nested import (
     DEFAULT_BOOT,
@@ -25,6 +26,7 @@ from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.combine import combine_samples
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
 __all__ = [
@@ -51,7 +53,7 @@ def independence_test(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table; the test works on its margin over the factors and the given ones.
     *factors : str or sequence of str
         Two or more factors; with three or more the null is mutual independence. A sequence stands
@@ -90,7 +92,7 @@ def independence_test(
     <independence test of A independent of B: score chi2 = 80.43, df = 1, p = 3.01e-19; ...>
     """
     how = How(statistic, pvalue, n_boot, rng)
-    checked_release(release)
+    table_or_margins(release)
     groups = [_names(group) for group in factors]
     given = _names(given)
     involved = [*(name for group in groups for name in group), *given]
@@ -229,10 +231,10 @@ def goodness_of_fit_test(
         )
     if model is not None:
         if isinstance(model, str):
-            model = LogLinearModel(checked_release(release), model)
+            model = LogLinearModel(table_or_margins(release), model)
         return model_test(model, statistic=statistic, pvalue=pvalue, n_boot=n_boot, rng=rng)
     how = How(statistic, pvalue, n_boot, rng)
-    p = _probabilities(checked_release(release), probabilities)
+    p = _probabilities(table_or_margins(release), probabilities)
     return nested_test(goodness_of_fit_hypothesis(release, p), how)
 
 
@@ -321,7 +323,7 @@ def goodness_of_fit_hypothesis(release: Release, p: Array) -> Hypothesis:
 
 
 def checked_release(release: Any) -> Release:
-    """The argument, if it is a release.
+    """The argument, if it is a released table.
 
     Raises
     ------
@@ -330,10 +332,21 @@ def checked_release(release: Any) -> Release:
     """
     if not isinstance(release, Release):
         raise ModelError(
-            f"A test works on a Release; got {type(release).__name__}. A noisy table made "
+            f"This test works on a Release; got {type(release).__name__}. A noisy table made "
             "elsewhere enters by Release.from_noisy_table, if it was neither rounded nor shrunken."
         )
     return release
+
+
+def table_or_margins(release: Any) -> AnyRelease:
+    """The argument, if it is a released table or released margins.
+
+    Raises
+    ------
+    ModelError
+        If it is not.
+    """
+    return release if isinstance(release, MarginRelease) else checked_release(release)
 
 
 def model_code(model: LogLinearModel) -> str:
@@ -379,7 +392,7 @@ def product_of_margins(
     return expected
 
 
-def _probabilities(release: Release, probabilities: Any) -> Array:
+def _probabilities(release: AnyRelease, probabilities: Any) -> Array:
     """The null distribution, checked against the domain."""
     try:
         p = np.asarray(probabilities, dtype=np.float64)
@@ -404,7 +417,7 @@ def _probabilities(release: Release, probabilities: Any) -> Array:
     return p
 
 
-def _others(release: Release) -> tuple[int, ...]:
+def _others(release: AnyRelease) -> tuple[int, ...]:
     """The axes that are no strata."""
     return tuple(k for k, name in enumerate(release.domain.names) if name not in release.strata)
 

@@ -16,6 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.design import Design
+from dpcontingency.inference.gaussian import (
+    gaussian_information,
+    nested_score_statistic,
+    score_statistic,
+)
 from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poisson
 from dpcontingency.inference.lattice import log_lattice_peak
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
@@ -242,6 +248,9 @@ class NoisyTableLikelihood:
         elif strata is not None:
             raise ModelError("strata without totals say nothing; pass totals too, or neither.")
 
+    is_gaussian = False  # standard errors come from the observed information
+    can_replicate = True  # by a bootstrap
+
     @property
     def strata(self) -> Ints | None:
         """The stratum of each cell, shape (p,); None where no total is known."""
@@ -271,6 +280,30 @@ class NoisyTableLikelihood:
                 "offset and the step that led here."
             )
         return self._at(eta, tilt)
+
+    def free_dimension(self, face: NDArray[np.bool_]) -> int:
+        """How many numbers a model may explain: the cells of a face less the totals there."""
+        totals = 0 if self.strata is None else np.unique(self.strata[face]).size
+        return int(face.sum()) - totals
+
+    def judged(
+        self, fitted: Floats, possible: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Means, noise variances and possibility of the cells that were released."""
+        return fitted, self.variances, possible
+
+    def information(self, fitted: Floats) -> DiagonalPlusLowRank:
+        """What the table is expected to say of the log rates; see `gaussian_information`."""
+        return gaussian_information(fitted, self.variances, self.strata)
+
+    def score_statistic(self, fitted: Floats) -> float:
+        """The distance from fitted means; see `gaussian.score_statistic`."""
+        return score_statistic(self.noisy - fitted, fitted, self.variances, self.strata)
+
+    def nested_score_statistic(self, fitted: Floats, larger: Design) -> float:
+        """The same against a larger model; see `gaussian.nested_score_statistic`."""
+        at = (self.noisy - fitted, fitted, self.variances, self.strata)
+        return nested_score_statistic(*at, larger)
 
     def as_counts(self, eta: ArrayLike, counts: Floats) -> LikelihoodPoint:
         """Return the classical likelihood of `counts` that add up to these totals.

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError, shown
+from dpcontingency.inference.cells import AnyRelease, likelihood_of, release_from_dict
 from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.design import Design, HierarchicalDesign
 from dpcontingency.inference.existence import (
@@ -31,8 +32,7 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
-from dpcontingency.inference.gaussian import gaussian_information
-from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
+from dpcontingency.inference.likelihood import LikelihoodPoint
 from dpcontingency.inference.limits import Limit, limit_of
 from dpcontingency.inference.newton import Maximum, maximise
 from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
@@ -40,6 +40,7 @@ from dpcontingency.inference.parameters import extended_parameters, hierarchical
 from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.release import files
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.release import Release
 
@@ -59,11 +60,11 @@ class _Point:
     """A likelihood point seen through the design, in treatment coding."""
 
     design: Design
-    cells: LikelihoodPoint
+    cells: Any  # a LikelihoodPoint or an InteractionPoint
 
     @property
     def value(self) -> float:
-        return self.cells.loglik
+        return float(self.cells.loglik)
 
     @cached_property
     def gradient(self) -> Array:
@@ -88,8 +89,9 @@ class LogLinearModel(LikelihoodModel):
 
     Parameters
     ----------
-    release : Release
-        The noisy table. Its shrunken estimate is never used.
+    release : Release or MarginRelease
+        The noisy table, whose shrunken estimate is never used; or noisy margins, each generator
+        inside one of them.
     generators : str or iterable
         The generating class: ``"[Admit Dept][Gender Dept]"`` or
         ``[("Admit", "Dept"), ("Gender", "Dept")]``.
@@ -137,7 +139,7 @@ class LogLinearModel(LikelihoodModel):
 
     def __init__(
         self,
-        release: Release,
+        release: AnyRelease,
         generators: str | Iterable[str | Sequence[str]],
         *,
         coding: Coding = "treatment",
@@ -154,6 +156,8 @@ class LogLinearModel(LikelihoodModel):
         self.generators: Generators = (
             generating_class([*asked, release.strata], names) if release.strata else asked
         )
+        # Of either kind of release; first, because it refuses tables too large to write down.
+        self.cells: Any = likelihood_of(release, self.generators)
         self.special = read_special(special_terms, names)
         if self.special and coding != "treatment":
             raise ModelError(
@@ -162,9 +166,8 @@ class LogLinearModel(LikelihoodModel):
             )
         self.terms = self._free_terms()
         axes = [tuple(release.domain.axis(name) for name in term) for term in self.terms]
-        given = release.conditioned()
         strata = tuple(release.domain.axis(name) for name in release.strata)
-        self._strata = stratum_labels(given.domain.shape, strata)
+        self._strata = stratum_labels(release.domain.shape, strata)
         self._possible = release.domain.possible().ravel()
         margins = HierarchicalDesign(release.domain.shape, axes, strata)
         if self.special:
@@ -178,12 +181,11 @@ class LogLinearModel(LikelihoodModel):
         self._design, self._recode = parameters.design, parameters.recode
         self._columns, self._units = parameters.columns, parameters.units
         self.aliased, self.idle = parameters.aliased, parameters.idle
-        self.cells = NoisyTableLikelihood(
-            given.noisy.ravel(),
-            given.noise.variances.ravel(),
-            strata=None if given.totals is None else self._strata,
-            totals=None if given.totals is None else np.ravel(given.totals).astype(np.float64),
-        )
+        if self.special and self.cells.is_gaussian:
+            raise ModelError(
+                f"{self.special[0].text} is a term for released tables: a release of margins is "
+                "fitted by the interactions of its factors. Release the table of these factors."
+            )
         self.offset = _checked_offset(offset, release.domain.shape)
         known = 0.0 if self.offset is None else self.offset.ravel()
         self._offset = np.where(self._possible, known, -np.inf)
@@ -192,7 +194,7 @@ class LogLinearModel(LikelihoodModel):
 
     @classmethod
     def from_formula(
-        cls, formula: str, release: Release, *, coding: Coding = "treatment"
+        cls, formula: str, release: AnyRelease, *, coding: Coding = "treatment"
     ) -> LogLinearModel:
         """The model that a patsy right-hand side in the factors spans.
 
@@ -290,14 +292,12 @@ class LogLinearModel(LikelihoodModel):
     @property
     def df_resid(self) -> int:
         """Free cells minus free parameters: the df of a test against the saturated model."""
-        strata = self.cells.strata
-        totals = 0 if strata is None else np.unique(strata[self.face]).size
-        return int(self.face.sum()) - totals - self.df_model
+        return int(self.cells.free_dimension(self.face)) - self.df_model
 
     @cached_property
     def saturated_loglike(self) -> float:
         """The largest log-likelihood that any cell probabilities give this release."""
-        return self.cells.saturated().loglik
+        return float(self.cells.saturated().loglik)
 
     # -- likelihood ----------------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ class LogLinearModel(LikelihoodModel):
 
     def predict(self, params: npt.ArrayLike) -> Array:
         """The fitted cell means at these parameters, in C order."""
-        return self._at(self._treatment(params)).cells.fitted
+        return np.asarray(self._at(self._treatment(params)).cells.fitted)
 
     def fit(
         self,
@@ -399,6 +399,11 @@ class LogLinearModel(LikelihoodModel):
             raise ModelError(
                 "A penalty is added to the likelihood, which method='normal' does not maximise; "
                 "use method='ml' with it."
+            )
+        if self.cells.is_gaussian and (method != "ml" or penalty is not None):
+            raise ModelError(
+                "A model of a margin release is fitted by the Gaussian likelihood of the released "
+                "interactions, without options: use fit()."
             )
         best = self._search(method, penalty)
         results = self._results(best, method, penalty)
@@ -489,7 +494,7 @@ class LogLinearModel(LikelihoodModel):
     def _results(
         self, best: Maximum[_Point], method: Method, penalty: Penalty | None
     ) -> LogLinearResults:
-        beta, strata = best.beta, self.cells.strata
+        beta = best.beta
         limit = self._limit(best, method, penalty)
         cells, directions = best.point.cells, limit.directions
         if not limit.face.all():
@@ -497,11 +502,10 @@ class LogLinearModel(LikelihoodModel):
                 np.where(limit.face, self._design.dot(beta) + self._offset, -np.inf)
             )
         point = _Point(self._design, cells)
-        if method == "ml" and penalty is None:
+        if method == "ml" and penalty is None and not self.cells.is_gaussian:
             information = point.observed()
         else:
-            gaussian = gaussian_information(cells.fitted, self.cells.variances, strata)
-            information = self._design.compress(gaussian)
+            information = self._design.compress(self.cells.information(cells.fitted))
         covariance = inverse_information(information, directions)
         sampling = inverse_information(point.complete(), directions)
         coding = np.eye(beta.size) if self._recode is None else self._recode
@@ -544,7 +548,8 @@ class LogLinearModel(LikelihoodModel):
         eta = self._design.dot(best.beta) + self._offset
 
         def at(face: npt.NDArray[np.bool_]) -> LikelihoodPoint:
-            return self.cells.at(np.where(face, eta, -np.inf))
+            point: LikelihoodPoint = self.cells.at(np.where(face, eta, -np.inf))
+            return point
 
         def normal(fitted: Array) -> NormalPoint:
             return NormalPoint(self._design, self.cells.noisy, self.cells.variances, fitted, strata)
@@ -559,7 +564,7 @@ class LogLinearModel(LikelihoodModel):
             score = cells.score
 
             def loss(face: npt.NDArray[np.bool_]) -> float:
-                return cells.loglik - at(face).loglik
+                return float(cells.loglik - at(face).loglik)
 
         return limit_of(self._design, self._alive, strata, cells.fitted, score, loss)
 
@@ -594,11 +599,8 @@ def check_release(release: object) -> None:
     ModelError
         If it is none.
     """
-    if not isinstance(release, Release):
-        raise ModelError(
-            f"A log-linear model is fitted to a Release; got {type(release).__name__}. A noisy "
-            "table made elsewhere enters by Release.from_noisy_table."
-        )
+    if not isinstance(release, Release | MarginRelease):
+        likelihood_of(release, ())  # which says what is wrong
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -640,7 +642,7 @@ def load_results(path: str | Path) -> LogLinearResults:
         If the file holds no results, is of another version, or was changed.
     """
     content = files.read(path, files.RESULTS)
-    release = Release.from_dict(content["release"])
+    release = release_from_dict(content["release"])
     model = LogLinearModel(
         release,
         content["generators"],

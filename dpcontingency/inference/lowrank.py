@@ -1,12 +1,27 @@
 """Symmetric matrices over cells: a diagonal, plus a small block of low rank in each stratum."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+
+
+class Columns(Protocol):
+    """What a compression asks of a design."""
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns."""
+
+    def gram(self, weights: Floats) -> Floats:
+        """X' diag(w) X."""
+
+    def by_stratum(self, cells: Floats) -> Floats:
+        """X' w inside each stratum: one row a stratum."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,16 @@ class DiagonalPlusLowRank:
         inner = sum_by_stratum(self.strata, self.vectors * x, len(self.cores))
         outer = np.einsum("grs,sg->rg", self.cores, inner)
         return np.asarray(self.diagonal * x + (self.vectors * outer[:, self.strata]).sum(axis=0))
+
+    def compressed(self, design: "Columns") -> Floats:
+        """X' (diagonal + low rank) X for the columns X of a design."""
+        out = design.gram(self.diagonal)
+        if len(self.vectors):
+            rows = np.stack([design.by_stratum(v) for v in self.vectors])  # (R, G, q)
+            weighted = np.einsum("grs,sgj->rgj", self.cores, rows)
+            flat = (rows.shape[0] * rows.shape[1], design.n_columns)
+            out += rows.reshape(flat).T @ weighted.reshape(flat)
+        return out
 
     def solve(self, b: Floats) -> Floats:
         """Solve ``A x = b`` by Woodbury's identity in each stratum.

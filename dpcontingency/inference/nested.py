@@ -21,6 +21,7 @@ from dpcontingency.inference.bootstrap import (
     doubts,
     replicate_statistics,
 )
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.replicates import Replicates
 from dpcontingency.inference.statistic import (
     MAX_DENSE,
@@ -31,7 +32,6 @@ from dpcontingency.inference.statistic import (
     means_to_draw_from,
 )
 from dpcontingency.inference.testresult import TestResult, chi2_logsf
-from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 Statistic = Literal["lr", "score", "wald", "js-pearson"]
@@ -109,7 +109,7 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
     statistic = kind(hypothesis, fit)
     if statistic.obstacle:
         return replace(blank, reason=statistic.obstacle)
-    doubt = doubts(fit.fittedvalues.to_numpy(), model.cells.variances, model._possible)
+    doubt = doubts(*model.cells.judged(fit.fittedvalues.to_numpy(), model._possible))
     offered = kind.can_bootstrap and can_write_out(hypothesis)
     boot = how.pvalue == "bootstrap" or not kind.is_chi_square
     boot = boot or (how.pvalue == "auto" and offered and bool(doubt))
@@ -139,6 +139,11 @@ def _asymptotic(result: TestResult) -> TestResult:
 
 def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> TestResult:
     hypothesis, cells = statistic.hypothesis, statistic.hypothesis.model.cells
+    if not cells.can_replicate:
+        raise ModelError(
+            "No bootstrap is offered for released margins, only chi-square: use "
+            "pvalue='asymptotic', and statistic='lr', 'score' or 'wald'."
+        )
     if not can_write_out(hypothesis):
         raise ModelError(
             "A bootstrap of this table would write out a design of more than "
@@ -178,12 +183,12 @@ def _with_options(call: str, how: How, result: TestResult) -> str:
     return call.removesuffix(")") + "".join(f", {option}" for option in options) + ")"
 
 
-def privacy_note(release: Release) -> list[str]:
+def privacy_note(release: AnyRelease) -> list[str]:
     """That the counts behind the table were not protected, if they were not."""
     return [] if release.private else [release.statement()["Privacy"]]
 
 
-def faint_margins(release: Release) -> list[str]:
+def faint_margins(release: AnyRelease) -> list[str]:
     """A sentence for the levels whose margin is within two standard deviations of the noise."""
     faint = []
     for name in release.domain.names:

@@ -299,8 +299,7 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def _noise_text(release: Any) -> str:
-    spread = release.noise_sd[release.domain.possible()]
-    low, high = float(spread.min()), float(spread.max())
+    low, high = release.noise_range
     return f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
 
 

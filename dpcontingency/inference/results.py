@@ -16,7 +16,7 @@ from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference import residuals
 from dpcontingency.inference.coefficients import CoefficientResults, Fit, treatment_covariance
 from dpcontingency.inference.comparison import compare, drop1
-from dpcontingency.inference.gaussian import gaussian_information, score_statistic
+from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
 from dpcontingency.inference.prediction import (
     CellPrediction,
@@ -118,10 +118,7 @@ class LogLinearResults(CoefficientResults):
 
         With ``method="normal"`` the projected statistic of Kifer and Rogers 2017.
         """
-        cells = self.model.cells
-        return score_statistic(
-            cells.noisy - self._fit.fitted, self._fit.fitted, cells.variances, cells.strata
-        )
+        return float(self.model.cells.score_statistic(self._fit.fitted))
 
     def gof(self) -> pd.DataFrame:
         """Likelihood-ratio and score tests of the model against the saturated one.
@@ -158,6 +155,7 @@ class LogLinearResults(CoefficientResults):
     @property
     def resid_response(self) -> pd.Series:
         """Noisy cell minus fitted mean."""
+        self._check_cells()
         return self._by_cell(self.model.cells.noisy - self._fit.fitted)
 
     @property
@@ -166,6 +164,7 @@ class LogLinearResults(CoefficientResults):
 
         The noise variance is that of independent noise on the cell, as in METHODS 2.3.
         """
+        self._check_cells()
         variance = self._fit.fitted + self.model.cells.variances
         with np.errstate(divide="ignore", invalid="ignore"):
             values = (self.model.cells.noisy - self._fit.fitted) / np.sqrt(variance)
@@ -201,6 +200,7 @@ class LogLinearResults(CoefficientResults):
         over, lacks at the fitted mean to its maximum. Squares add up to ``deviance`` where no
         total is public; where one is, up to what the shared total says.
         """
+        self._check_cells()
         cells = self.model.cells
         return self._by_cell(
             residuals.deviance_residuals(cells.noisy, self._fit.fitted, cells.variances)
@@ -356,6 +356,7 @@ class LogLinearResults(CoefficientResults):
         ModelError
             If the cells' noise differs in variance, for which this estimate is not made.
         """
+        self._check_cells()
         y, target, release = self.model.cells.noisy, self._fit.fitted, self.model.release
         noise = release.conditioned().noise
         variances = noise.variances[release.domain.possible()]
@@ -449,12 +450,22 @@ class LogLinearResults(CoefficientResults):
     def _by_cell(self, values: Array) -> pd.Series:
         return pd.Series(values, index=self._index)
 
+    def _check_cells(self) -> None:
+        """Refuse residuals of cells that were not released."""
+        if self.model.cells.is_gaussian:
+            raise ModelError(
+                "A release of margins has no residuals in the cells of the joint table: compare "
+                "release.margin(...).values with sums of fittedvalues; the noise of those has the "
+                "standard deviation release.plan.sd(...)."
+            )
+
     @cached_property
     def _cells(self) -> FittedCells:
         return FittedCells.of(self.model, self._fit, treatment_covariance(self.model, self._fit))
 
     @cached_property
     def _adjusted(self) -> Array:
+        self._check_cells()
         model, fitted = self.model, self._fit.fitted
         cells = model.cells
         if self.df_resid == 0:  # it follows every cell, and a penalty's pull is no residual

@@ -145,7 +145,11 @@ class _Score(TestStatistic):
         )
 
     def value(self) -> float:
-        return self._at(self.hypothesis.model.cells.noisy, self.null_fit.fittedvalues.to_numpy())
+        cells, larger = self.hypothesis.model.cells, self.hypothesis.alternative
+        fitted = self.null_fit.fittedvalues.to_numpy()
+        if larger is None:
+            return float(cells.score_statistic(fitted))
+        return float(cells.nested_score_statistic(fitted, larger._design))
 
     def on(self, tables: Replicates) -> Array:
         fitted = self._null_fits(tables).fitted
@@ -314,4 +318,7 @@ def _dense(model: LogLinearModel) -> Array:
 def can_write_out(hypothesis: Hypothesis) -> bool:
     """Whether the designs are small enough for a bootstrap or a Wald statistic."""
     models = [hypothesis.model, *filter(None, [hypothesis.alternative])]
-    return all(m.cells.noisy.size * m._design.n_columns <= MAX_DENSE for m in models)
+    return all(
+        m.cells.can_replicate and m.cells.noisy.size * m._design.n_columns <= MAX_DENSE
+        for m in models
+    )

@@ -177,7 +177,7 @@ def _standard_error(about: TwoFactors, of: Contingency, of_square: Measure, valu
 def _margin_fit(release: Release, names: tuple[str, ...]) -> Array:
     """Noise-aware fitted means of a margin of its own: the margin itself where it is positive."""
     margin = release.margin(*names)
-    return LogLinearModel(margin, [names]).cells.saturated().fitted
+    return np.asarray(LogLinearModel(margin, [names]).cells.saturated().fitted)
 
 
 def _product(rows: npt.NDArray[Any], columns: npt.NDArray[Any]) -> npt.NDArray[Any]:

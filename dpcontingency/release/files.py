@@ -12,6 +12,7 @@ from typing import Any
 from dpcontingency.errors import ReleaseError, shown
 
 RELEASE = "dpcontingency-release"
+MARGINS = "dpcontingency-margins"
 RESULTS = "dpcontingency-results"
 VERSION = 1
 

@@ -256,6 +256,12 @@ class Release:
         """The standard deviation of the noise in each cell of ``noisy``."""
         return self.noise.sd()
 
+    @property
+    def noise_range(self) -> tuple[float, float]:
+        """The smallest and the largest `noise_sd` of a possible cell."""
+        spread = self.noise_sd[self.domain.possible()]
+        return float(spread.min()), float(spread.max())
+
     def margin(self, *factors: str) -> Release:
         """The released margin over the named factors, in the order given (post-processing).
 
@@ -403,8 +409,7 @@ class Release:
         if self.noise.is_exact:
             return {"Privacy": "NOT PRIVATE: exact counts, no noise"}
         loss = "not stated" if self.privacy is None else self.privacy.describe()
-        spread = self.noise_sd[self.domain.possible()]
-        low, high = float(spread.min()), float(spread.max())
+        low, high = self.noise_range
         sd = f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
         missing = self.provenance.get("missing")
         if self.origin == "simulated":

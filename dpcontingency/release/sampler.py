@@ -173,9 +173,17 @@ def rounded_noise(
     return out
 
 
-def _from_words(
-    words: npt.NDArray[np.uint64], scale: float, entropy: Entropy, law: Law = GAUSSIAN
-) -> npt.NDArray[np.int64]:
+def read_words(
+    words: npt.NDArray[np.uint64], law: Law = GAUSSIAN
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_], Array, Array]:
+    """The draws in words of 64 bits, as far as these bits tell.
+
+    Returns
+    -------
+    numerator, negative, quantile, slack : ndarray, shape (size,)
+        The draw is the upper quantile at some point of [numerator, numerator + 1) 2^-64, negated
+        where ``negative``. That quantile is within ``slack`` of the float ``quantile``.
+    """
     numerator = words >> np.uint64(1)
     negative = (words & np.uint64(1)).astype(np.bool_)
     middle = numerator.astype(np.float64) + 0.5
@@ -185,6 +193,13 @@ def _from_words(
     # goes to ball arithmetic.
     with np.errstate(divide="ignore"):
         slack = 1.3 / numerator + QUANTILE_SLACK * (1 + quantile)
+    return numerator, negative, quantile, slack
+
+
+def _from_words(
+    words: npt.NDArray[np.uint64], scale: float, entropy: Entropy, law: Law = GAUSSIAN
+) -> npt.NDArray[np.int64]:
+    numerator, negative, quantile, slack = read_words(words, law)
     steps = quantile * scale
     magnitude = np.rint(steps)
     doubtful = np.abs(np.abs(steps - magnitude) - 0.5) <= slack * scale

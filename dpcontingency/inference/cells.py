@@ -1,0 +1,73 @@
+"""Which likelihood the cells of a release have: each kind of release brings its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.formula import Generators
+from dpcontingency.inference.interactions import InteractionLikelihood
+from dpcontingency.inference.likelihood import NoisyTableLikelihood
+from dpcontingency.release.margins import MarginRelease
+from dpcontingency.release.noise import stratum_labels
+from dpcontingency.release.release import Release
+
+AnyRelease: TypeAlias = Release | MarginRelease
+Likelihood: TypeAlias = NoisyTableLikelihood | InteractionLikelihood
+
+
+def release_from_dict(content: Mapping[str, Any]) -> AnyRelease:
+    """The release that a `to_dict` wrote, of either kind."""
+    kind = MarginRelease if "plan" in content else Release
+    return kind.from_dict(content)
+
+
+@singledispatch
+def likelihood_of(release: object, generators: Generators) -> Likelihood:
+    """The likelihood of the log rates of a release's joint table.
+
+    Parameters
+    ----------
+    release : Release or MarginRelease
+        What is known of it.
+    generators : tuple of tuples of str
+        The margins that a model is about.
+
+    Raises
+    ------
+    ModelError
+        If it is no release, or says nothing of these margins.
+    """
+    raise ModelError(
+        f"A log-linear model is fitted to a Release or a MarginRelease; got "
+        f"{type(release).__name__}. A noisy table made elsewhere enters by "
+        "Release.from_noisy_table."
+    )
+
+
+@likelihood_of.register
+def _of_table(release: Release, generators: Generators) -> Likelihood:
+    given = release.conditioned()
+    strata = tuple(release.domain.axis(name) for name in release.strata)
+    noisy, variances = given.noisy.ravel(), given.noise.variances.ravel()
+    if given.totals is None:
+        return NoisyTableLikelihood(noisy, variances)
+    labels = stratum_labels(given.domain.shape, strata)
+    totals = np.ravel(given.totals).astype(np.float64)
+    return NoisyTableLikelihood(noisy, variances, strata=labels, totals=totals)
+
+
+@likelihood_of.register
+def _of_margins(release: MarginRelease, generators: Generators) -> Likelihood:
+    for generator in generators:
+        if not any(set(generator) <= set(margin) for margin in release.margins):
+            known = "".join("[" + " ".join(margin) + "]" for margin in release.margins[:8])
+            raise ModelError(
+                f"The margin of {', '.join(generator)} was not released, so no model with it can "
+                f"be fitted. Released: {known}{'...' if len(release.margins) > 8 else ''}."
+            )
+    return InteractionLikelihood(release)

@@ -1,0 +1,349 @@
+"""The likelihood of a release of margins: noisy interactions of an unseen table.
+
+The counts N are multinomial (Poisson where no total is public) with means mu = exp(eta). What is
+released are their measured interactions, in the treatment coding of `design` y = B N + noise, the
+noise normal with covariance S. With the large-count form of the multinomial (Stirling), the
+log-likelihood of eta is, up to a constant, the largest value over tables m with these totals of
+
+    sum m log(mu / m) + m - mu - (y - B m)' S^-1 (y - B m) / 2.
+
+At its maximum log(m / mu) = B'l + constant, and by duality the value is the smallest over l of
+
+    K(eta + B'l) - K(eta) - l'y + l'S l / 2,    K = n log sum exp (sum exp without a total),
+
+a convex problem in as many numbers as there are measured ones. Where noise or counts are large it
+is the Gaussian likelihood of METHODS 2.3, mean B mu and covariance B V B' + S, less its
+determinant; without noise differences between nested models are those of the classical
+log-likelihood, and the estimate is the classical one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.design import Design, HierarchicalDesign
+from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank
+from dpcontingency.inference.newton import maximise
+from dpcontingency.release.margins import MarginRelease
+
+Array = npt.NDArray[np.float64]
+
+MAX_CELLS = 10**7
+MAX_MEASURED = 3000  # numbers, of which a square matrix is held
+MAX_STEPS = 100
+UNKNOWN = 1e300  # the variance of a cell of which nothing by itself is known
+LARGEST_RATE = 700.0
+
+
+@dataclass(frozen=True)
+class MeasuredCurvature:
+    """A quadratic form on log rates that lie in the span of the measured columns.
+
+    Attributes
+    ----------
+    design : HierarchicalDesign
+        The measured columns.
+    matrix : ndarray, shape (m, m)
+        The form in their coefficients.
+    """
+
+    design: HierarchicalDesign
+    matrix: Array
+
+    def compressed(self, design: Design) -> Array:
+        """The form in the coefficients of a design whose columns are among the measured ones."""
+        columns = self.columns(design)
+        return self.matrix[np.ix_(columns, columns)]
+
+    def columns(self, design: Design) -> npt.NDArray[np.intp]:
+        """Which of the measured columns are those of a design."""
+        place = {tuple(code): j for j, code in enumerate(self.design.codes)}
+        return np.array([place[tuple(code)] for code in design.codes], dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class InteractionPoint:
+    """The log-likelihood of noisy interactions at one value of the log rates.
+
+    Attributes
+    ----------
+    cells : InteractionLikelihood
+        Of what.
+    loglik : float
+        Its value.
+    fitted, posterior_mean : ndarray, shape (p,)
+        The means mu, and the table m: expected counts given the release.
+    """
+
+    cells: InteractionLikelihood
+    loglik: float
+    fitted: Array
+    posterior_mean: Array
+
+    @property
+    def score(self) -> Array:
+        """The gradient in the log rates, shape (p,)."""
+        return self.posterior_mean - self.fitted
+
+    def complete_information(self) -> MeasuredCurvature:
+        """The information that the counts themselves would carry."""
+        return MeasuredCurvature(self.cells.design, self._complete)
+
+    def hessian(self) -> MeasuredCurvature:
+        """The second derivative in the log rates, on the span of the measured columns.
+
+        -V(mu) + V(m) - V(m) B' (S + B V(m) B')^-1 B V(m).
+        """
+        inside = self.cells.spread(self.posterior_mean)
+        return MeasuredCurvature(
+            self.cells.design, inside - self.cells.known(inside) - self._complete
+        )
+
+    @cached_property
+    def _complete(self) -> Array:
+        return self.cells.spread(self.fitted)
+
+
+class InteractionLikelihood:
+    """The likelihood of the log rates of a joint table, given some noisy interactions of it.
+
+    Parameters
+    ----------
+    release : MarginRelease
+        What is known.
+
+    Raises
+    ------
+    ModelError
+        If the joint table has more than 10^7 cells, or more than 3,000 numbers were measured.
+
+    Attributes
+    ----------
+    design : HierarchicalDesign
+        The measured interactions as columns of a table, in treatment coding: B'.
+    noisy : ndarray, shape (p,)
+        A table that has the released interactions, and 0 for those that were not released.
+    measured : ndarray, shape (m,)
+        y, the measured numbers in the coding of the design.
+    covariance : ndarray, shape (m, m)
+        S, of their noise.
+    """
+
+    is_gaussian = True  # fits, standard errors and residuals go by other rules
+    can_replicate = False
+
+    def __init__(self, release: MarginRelease) -> None:
+        shape, plan = release.domain.shape, release.plan
+        if release.domain.size > MAX_CELLS:
+            raise ModelError(
+                f"The joint table of these factors has {release.domain.size:,} cells, more than "
+                f"the {MAX_CELLS:,} that a model of margins is fitted on. Take fewer factors, by "
+                "release.collapse(...)."
+            )
+        measured = sum(values.size for values in release.contrasts.values())
+        if measured > MAX_MEASURED:
+            raise ModelError(
+                f"The release measures {measured:,} numbers, more than the {MAX_MEASURED:,} that a "
+                "model of margins is fitted to. Take fewer factors, by release.collapse(...)."
+            )
+        terms = [tuple(release.domain.axis(name) for name in a) for a in plan.cell_scales]
+        self.design = HierarchicalDesign(shape, terms)
+        self.noisy = release.noisy.ravel()
+        self.measured = self.design.tdot(self.noisy)
+        scales = dict(zip(terms, plan.cell_scales.values(), strict=True))
+        self.covariance = _covariance(self.design, scales)
+        self.totals = None if release.total is None else np.array([float(release.total)])
+        self.strata = None if self.totals is None else np.zeros(self.noisy.size, dtype=np.intp)
+        unknown = np.full(self.noisy.size, UNKNOWN)
+        self._counts = NoisyTableLikelihood(self.noisy, unknown, totals=self.totals)
+        self._plan = plan
+        self._hint = np.zeros(self.measured.size)
+
+    @property
+    def variances(self) -> Array:
+        """Not offered.
+
+        Raises
+        ------
+        ModelError
+            Always: the noise of the cells of a joint table is not independent here, nor need the
+            table have been measured.
+        """
+        raise ModelError(
+            "This needs a released table with independent noise on its cells, and here is a "
+            "release of margins. Release the table of these factors."
+        )
+
+    def judged(
+        self, fitted: Array, possible: npt.NDArray[np.bool_]
+    ) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """Means, noise variances and possibility of the cells that were released: of margins."""
+        domain = self._plan.domain
+        table, open_cells = fitted.reshape(domain.shape), possible.reshape(domain.shape)
+        means, variances, inside = [], [], []
+        for margin in self._plan.margins:
+            others = tuple(k for k, name in enumerate(domain.names) if name not in margin)
+            means.append(table.sum(axis=others).ravel())
+            variances.append(np.full(means[-1].size, self._plan.variance(*margin)))
+            inside.append(open_cells.any(axis=others).ravel())
+        return np.concatenate(means), np.concatenate(variances), np.concatenate(inside)
+
+    def at(self, eta: npt.ArrayLike) -> InteractionPoint:
+        """Evaluate at log rates, shape (p,); free up to a constant where the total is public."""
+        eta = np.asarray(eta, dtype=np.float64)
+        base, fitted = self._cumulant(eta)
+
+        def value(tilt: Array) -> tuple[float, Array]:
+            total, table = self._cumulant(eta + self.design.dot(tilt))
+            pull = tilt @ self.covariance @ tilt / 2 - tilt @ self.measured
+            return total - base + float(pull), table
+
+        multipliers = self._hint
+        height, table = value(multipliers)
+        if not height < 0.0:  # which it is at 0
+            multipliers = np.zeros_like(multipliers)
+            height, table = value(multipliers)
+        for _ in range(MAX_STEPS):
+            gradient = self.design.tdot(table) - self.measured + self.covariance @ multipliers
+            step = -_solve(self.spread(table) + self.covariance, gradient)
+            promise = -float(gradient @ step)
+            if promise <= 1e-13 * (1 + abs(height)):
+                break
+            length = 1.0
+            while not (then := value(multipliers + length * step))[0] < height:
+                length /= 2
+                if length < 1e-9:
+                    break
+            if length < 1e-9:
+                break
+            multipliers, (height, table) = multipliers + length * step, then
+        self._hint = multipliers
+        return InteractionPoint(self, height, fitted, table)
+
+    def as_counts(self, eta: npt.ArrayLike, counts: Array) -> LikelihoodPoint:
+        """Return the classical likelihood of counts; see `NoisyTableLikelihood.as_counts`."""
+        return self._counts.as_counts(eta, counts)
+
+    def saturated(self) -> InteractionPoint:
+        """Maximise over all log rates: as those of the measured interactions alone would be."""
+        start = np.zeros(self.measured.size)
+        if self.totals is None:
+            start[0] = math.log(max(self.noisy.sum(), 1.0) / self.noisy.size)
+        return maximise(lambda b: _MeasuredPoint(self.at(self.design.dot(b))), start).point.cells
+
+    def free_dimension(self, face: npt.NDArray[np.bool_]) -> int:
+        """How many numbers a model may explain: the measured ones."""
+        return self.measured.size
+
+    def information(self, fitted: Array) -> MeasuredCurvature:
+        """What the release is expected to say of the log rates: V B' (S + B V B')^-1 B V."""
+        return MeasuredCurvature(self.design, self.known(self.spread(fitted)))
+
+    def score_statistic(self, fitted: Array) -> float:
+        """The squared distance of measured and fitted interactions, in their covariance."""
+        residual = self.measured - self.design.tdot(fitted)
+        return float(residual @ _solve(self.spread(fitted) + self.covariance, residual))
+
+    def nested_score_statistic(self, fitted: Array, larger: Design) -> float:
+        """The score statistic of a fit against a larger model: u' I1^-1 u.
+
+        u = X1' V B' (S + B V B')^-1 (y - B mu), I1 = X1' V B' (S + B V B')^-1 B V X1.
+        """
+        spread = self.spread(fitted)
+        residual = self.measured - self.design.tdot(fitted)
+        columns = MeasuredCurvature(self.design, spread).columns(larger)
+        score = (spread @ _solve(spread + self.covariance, residual))[columns]
+        information = larger.compress(MeasuredCurvature(self.design, self.known(spread)))
+        return float(score @ _solve(information, score)) if score.size else 0.0
+
+    def spread(self, means: Array) -> Array:
+        """B V B', V the covariance of counts with these means."""
+        if self.totals is None:
+            return self.design.gram(means)
+        n = float(self.totals[0])
+        share = means / n if n else means
+        labels = np.zeros(means.size, dtype=np.intp)
+        return self.design.compress(
+            DiagonalPlusLowRank(means, share[None, :], np.full((1, 1, 1), -n), labels)
+        )
+
+    def known(self, spread: Array) -> Array:
+        """G (S + G)^-1 G for G = B V B'."""
+        return spread @ _solve(self.covariance + spread, spread)
+
+    def _cumulant(self, eta: Array) -> tuple[float, Array]:
+        """K(eta), and its gradient: the means."""
+        if self.totals is None:
+            means = np.exp(np.minimum(eta, LARGEST_RATE))
+            return float(means.sum()), means
+        n, top = float(self.totals[0]), float(eta.max())
+        weights = np.exp(eta - top)
+        total = float(weights.sum())
+        return n * (top + math.log(total)), weights * (n / total)
+
+
+@dataclass(frozen=True)
+class _MeasuredPoint:
+    """A point in the coefficients of the measured columns themselves."""
+
+    cells: InteractionPoint
+
+    @property
+    def value(self) -> float:
+        return self.cells.loglik
+
+    @property
+    def gradient(self) -> Array:
+        return self.cells.cells.design.tdot(self.cells.score)
+
+    def observed(self) -> Array:
+        return -self.cells.hessian().matrix
+
+    def complete(self) -> Array:
+        return self.cells.complete_information().matrix
+
+    def reach(self, step: Array) -> float:
+        return float(np.abs(self.cells.cells.design.dot(step)).max(initial=0.0))
+
+
+def _covariance(design: HierarchicalDesign, scales: dict[tuple[int, ...], float]) -> Array:
+    """B (sum over A of sigma_A^2 P_A) B', from the scales s_A on A's own margins.
+
+    The product over the factors of A of (I - J / n_k) and over the others of J / n_k^2, between
+    columns that are an indicator of a level along some axes and constant along the others.
+    """
+    codes = design.codes
+    out = np.zeros((len(codes), len(codes)))
+    for a, scale in scales.items():
+        where = np.flatnonzero((codes[:, list(a)] > 0).all(axis=1))
+        one, other = codes[where][:, None, :], codes[where][None, :, :]
+        block = np.full((where.size, where.size), scale**2)
+        for axis, n in enumerate(design.shape):
+            if axis in a:
+                block *= (one[..., axis] == other[..., axis]) - 1 / n
+            else:
+                block *= float(n) ** -((one[..., axis] > 0) + (other[..., axis] > 0).astype(float))
+        out[np.ix_(where, where)] += block
+    return out
+
+
+def _solve(matrix: Array, rhs: Array) -> Array:
+    """The solution for a positive definite matrix, scaled to unit diagonal."""
+    scale = 1 / np.sqrt(np.diag(matrix))
+    right = (scale * rhs.T).T
+    try:
+        factor = cho_factor(matrix * np.outer(scale, scale))
+    except LinAlgError:
+        raise ModelError(
+            "The covariance of the measured interactions is singular to working precision; the "
+            "noise is too small for the counts. Release with a smaller loss, or model the table."
+        ) from None
+    return np.asarray((scale * cho_solve(factor, right).T).T)
