@@ -18,7 +18,7 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation
-from dpcontingency.release.layout import CLOSED, EXACT, SAFE, Layout, Loss, loss_of
+from dpcontingency.release.layout import CLOSED, EXACT, SAFE, Classes, Layout, loss_of
 from dpcontingency.release.options import require
 from dpcontingency.release.scales import best_precisions, budgeted_scales
 
@@ -252,21 +252,37 @@ class MarginPlan:
 
     def check(self) -> None:
         """Refuse scales that are not those of the margins' interactions, or spend too much."""
-        layout, loss = _laid_out(self.domain, self.margins, self.weights, self.neighbours)
-        names, scales = self.domain.names, dict(self.cell_scales)
-        found, squared = [], 0.0
-        for kind in layout.interactions:
-            sets = [tuple(names[axis] for axis in a) for a in layout.classes.sets(kind)]
-            if not all(a in scales for a in sets):
+        layout = _layout(self.domain, self.margins, self.weights, self.neighbours)
+        names, left = self.domain.names, set(self.cell_scales)
+        for a in chain.from_iterable(map(layout.classes.sets, layout.interactions)):
+            inside = tuple(names[axis] for axis in a)
+            if inside not in left:
                 raise PrivacyError("some interaction of the margins has no scale")
-            found.append(min(scales.pop(a) for a in sets))
-        if scales or not all(0 < s < math.inf for s in found):
+            left.remove(inside)
+        if left or not all(0 < s < math.inf for s in self.cell_scales.values()):
             raise PrivacyError("some scale is of no interaction, or not positive")
-        squared, _ = loss.worst(np.array(found) ** -2.0)
-        if squared > self.privacy.mu**2:
+        if not self._spends_at_most():
             raise PrivacyError("its scales spend more than the loss that it states")
         if self.bound not in (EXACT, CLOSED, SAFE):
             raise PrivacyError("its loss was found in no known way")
+
+    def _spends_at_most(self) -> bool:
+        """Whether the scales as they are listed spend at most the loss."""
+        if not self.cell_scales:
+            return True
+        place = {name: axis for axis, name in enumerate(self.domain.names)}
+        # In units of the loss: its square may be no float.
+        relative = {
+            frozenset(place[name] for name in a): s * self.privacy.mu
+            for a, s in self.cell_scales.items()
+        }
+        if not all(0 < s < math.inf for s in relative.values()):
+            return False
+        listed = _ListedScales(self.domain.shape, relative)
+        loss = loss_of(listed, replace_one=self.neighbours == REPLACE_ONE)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squared, _ = loss.worst(listed.precisions)
+        return squared <= 1  # which NaN is not
 
     @property
     def spread(self) -> str:
@@ -343,7 +359,8 @@ def plan_margins(
     require("objective", objective, get_args(Objective))
     wanted = checked_margins(domain, margins)
     weighing = _checked_weights(wanted, weights)
-    layout, loss = _laid_out(domain, wanted, weighing, neighbours)
+    layout = _layout(domain, wanted, weighing, neighbours)
+    loss = loss_of(layout, replace_one=neighbours == REPLACE_ONE)
     if not layout.interactions:
         raise PrivacyError(
             "No cell of these margins can change: their factors have a single level each. Declare "
@@ -371,15 +388,37 @@ def plan_margins(
     )
 
 
-def _laid_out(
+def _layout(
     domain: Domain, margins: Sequence[Factors], weights: Sequence[float], neighbours: str
-) -> tuple[Layout, Loss]:
-    """The layout of some margins, and what it loses."""
+) -> Layout:
+    """The layout of some margins."""
     axes = [frozenset(domain.axis(name) for name in margin) for margin in margins]
-    replace_one = neighbours == REPLACE_ONE
     weighted = dict(zip(axes, weights, strict=True))
-    layout = Layout(domain.shape, weighted, with_total=not replace_one)
-    return layout, loss_of(layout, replace_one=replace_one)
+    return Layout(domain.shape, weighted, with_total=neighbours != REPLACE_ONE)
+
+
+class _ListedScales(Layout):
+    """The interactions that have these scales, whichever margins they were laid out for.
+
+    Factors are exchangeable where exchanging them leaves every scale the same. The margins do not
+    tell: those of a part of a release may be alike in factors that the whole treats differently.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The number of levels of each factor.
+    scales : mapping of frozenset of int to float
+        The scale of each interaction, all of its axes of several levels.
+    """
+
+    def __init__(self, shape: Sequence[int], scales: Mapping[frozenset[int], float]) -> None:
+        self.classes = Classes.of(shape, scales)
+        by_kind = {self.classes.counts(a): s for a, s in scales.items()}
+        self.interactions = tuple(by_kind)
+        self.numbers = np.array([self.classes.number(a) for a in by_kind], dtype=float)
+        self.shares = np.array([self.share(a) for a in by_kind])
+        with np.errstate(over="ignore"):
+            self.precisions = np.array(list(by_kind.values())) ** -2.0
 
 
 def checked_margins(domain: Domain, margins: Sequence[Sequence[str]]) -> tuple[Factors, ...]:

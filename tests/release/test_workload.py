@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 import time
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations, permutations, product
@@ -377,6 +378,55 @@ def test_a_read_plan_is_checked(seed):
         MarginPlan.from_dict({**content, "scales": odd})
     with pytest.raises(PrivacyError, match="no known way"):
         MarginPlan.from_dict({**plan.to_dict(), "bound": "by magic"})
+
+
+@pytest.mark.parametrize(
+    ("shape", "margins", "kept", "options"),
+    [
+        ((2, 2, 2), [("f0",), ("f1",)], ("f0", "f1"), {"weights": [1, 10]}),
+        ((2, 2, 2), [("f2",), ("f1", "f2")], ("f1", "f2"), {"neighbours": "add-remove"}),
+        ((2,) * 4, [("f0", "f1", "f2", "f3"), ("f0", "f2")], ("f0", "f1", "f2", "f3"), {}),
+        ((2, 1), [("f0", "f1")], ("f1",), {}),
+    ],
+)
+def test_a_part_can_be_read_back(shape, margins, kept, options):
+    part = plan_of(shape, margins, **options).collapse(kept)
+    assert MarginPlan.from_dict(json.loads(json.dumps(part.to_dict()))) == part
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_every_part_can_be_read_back_and_no_smaller_noise(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 5))
+    shape = (2, *rng.integers(1, 4, size - 1)) if seed % 2 else (2,) * size
+    pool = ways(shape, *range(1, size + 1))
+    margins = [pool[i] for i in rng.permutation(len(pool))[: rng.integers(1, 5)]]
+    if not any("f0" in m for m in margins):  # so that something can change
+        margins.append(("f0",))
+    options = {
+        "neighbours": "replace-one" if seed % 3 else "add-remove",
+        "objective": OBJECTIVES[seed % 5 == 0],
+        "weights": 10 ** rng.uniform(-2, 2, len(margins)) if seed % 4 else None,
+    }
+    plan = plan_of(shape, margins, float(10 ** rng.uniform(-2, 2)), **options)
+    wanted = {name for m in margins for name in m}
+    for kept in ways(shape, *range(1, size + 1)):
+        if not wanted & set(kept):
+            continue
+        part = plan.collapse([kept[i] for i in rng.permutation(len(kept))])
+        content = part.to_dict()
+        assert MarginPlan.from_dict(content) == part
+        if not content["scales"]:
+            continue
+        content["scales"][int(rng.integers(len(content["scales"])))][1] *= 0.999
+        less = {tuple(a): s for a, s in content["scales"]}
+        # A part spends less than the whole, so it may bear it.
+        if exact_loss(replace(part, cell_scales=less)) > Fraction(part.privacy.mu) ** 2:
+            with pytest.raises(PrivacyError, match="spend more than the loss"):
+                MarginPlan.from_dict(content)
+        else:
+            assert set(kept) < set(plan.domain.names)
+            MarginPlan.from_dict(content)
 
 
 def test_what_is_not_in_the_plan_is_refused_by_name():
