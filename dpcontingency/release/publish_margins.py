@@ -62,8 +62,8 @@ def release_margins(
     Raises
     ------
     PrivacyError
-        If the margins cannot be planned, the number of records is not public but would have to
-        be, or the ledger has too little left or another neighbour relation; nothing is drawn or
+        If the margins cannot be planned, their noise would exceed any count, the number of records
+        is not public but would have to be, or the ledger has too little left or another neighbour relation; nothing is drawn or
         spent then.
 
     Examples
@@ -97,12 +97,12 @@ def release_margins(
             "confidential and cannot be public. Release with neighbours='add-remove', or tabulate "
             "with a declared level for missing values."
         )
-    exact = _contrasts(table, plan)
+    exact, grids = _contrasts(table, plan), _grids(plan)
     if ledger is None:
-        return _carry_out(table, plan, exact, rounded_contrasts, "released")
+        return _carry_out(table, plan, exact, grids, rounded_contrasts, "released")
     what = f"margins {'; '.join(', '.join(m) for m in plan.margins)}"
     number = ledger.reserve(privacy, what, neighbours=neighbours)
-    release = _carry_out(table, plan, exact, rounded_contrasts, "released")
+    release = _carry_out(table, plan, exact, grids, rounded_contrasts, "released")
     ledger.finish(number, release.checksum)
     return release
 
@@ -162,7 +162,8 @@ def simulate_plan(
         return np.asarray(np.rint(noise), dtype=np.int64)
 
     table = ContingencyTable(counts, plan.domain)
-    return _carry_out(table, plan, _contrasts(table, plan), seeded, "simulated")
+    exact, grids = _contrasts(table, plan), _grids(plan)
+    return _carry_out(table, plan, exact, grids, seeded, "simulated")
 
 
 def _contrasts(table: Counted, plan: MarginPlan) -> dict[Factors, Integers]:
@@ -185,10 +186,16 @@ def _contrasts(table: Counted, plan: MarginPlan) -> dict[Factors, Integers]:
     return out
 
 
+def _grids(plan: MarginPlan) -> dict[Factors, int]:
+    """The grid of every interaction's contrasts; noise too large for one is refused here."""
+    return {a: contrast_exponent(scale, len(a)) for a, scale in plan.cell_scales.items()}
+
+
 def _carry_out(
     table: Counted,
     plan: MarginPlan,
     exact: dict[Factors, Integers],
+    grids: dict[Factors, int],
     draw: Draw,
     origin: Origin,
 ) -> MarginRelease:
@@ -196,7 +203,7 @@ def _carry_out(
     n = dict(zip(plan.domain.names, plan.domain.shape, strict=True))
     noisy = {}
     for a, scale in plan.cell_scales.items():
-        exponent = contrast_exponent(scale, len(a))
+        exponent = grids[a]
         steps = draw(tuple(n[name] for name in a), scale, exponent)
         # Exact in integers; whatever happens in floats from here on is post-processing.
         noisy[a] = np.ldexp(((exact[a] << exponent) + steps).astype(np.float64), -exponent)

@@ -261,6 +261,9 @@ def test_the_ledger_is_spent_before_anything_is_drawn(tmp_path, monkeypatch):
         release_margins(table(), MARGINS, GDP(0.45), ledger=ledger)
     with pytest.raises(PrivacyError, match="add-remove"):
         release_margins(table(), MARGINS, GDP(0.1), ledger=ledger, neighbours="add-remove")
+    with pytest.raises(PrivacyError, match="loss is so small"):
+        release_margins(table(), MARGINS, GDP(1e-14), ledger=ledger)
+    assert len(ledger.entries) == 1
     assert ledger.spent == 0.3
     with pytest.raises(KeyboardInterrupt):
         release_margins(table(), MARGINS, GDP(0.4), ledger=ledger)
