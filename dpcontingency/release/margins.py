@@ -31,6 +31,10 @@ SAMPLING = (
     "integer contrasts of each interaction plus Gaussian noise rounded to a dyadic grid, by its "
     "exact joint law: post-processing of the ideal mechanism, with no extra delta"
 )
+SIMULATION = (
+    "simulated: integer contrasts of each interaction plus floating-point Gaussian noise rounded to "
+    "a dyadic grid, from a seeded generator, which protects nothing"
+)
 
 
 @dataclass(frozen=True)

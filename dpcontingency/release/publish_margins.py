@@ -14,7 +14,7 @@ from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import REPLACE_ONE
 from dpcontingency.release.contrasts import contrast_exponent, contrasts, rounded_contrasts
-from dpcontingency.release.margins import SAMPLING, MarginRelease, Origin
+from dpcontingency.release.margins import SAMPLING, SIMULATION, MarginRelease, Origin
 from dpcontingency.release.publish import missing_in_words
 from dpcontingency.release.workload import Factors, MarginPlan, Objective, Weights, plan_margins
 from dpcontingency.table import MAX_COUNT, ConfidentialMargins, ContingencyTable
@@ -209,5 +209,6 @@ def _carry_out(
         noisy[a] = np.ldexp(((exact[a] << exponent) + steps).astype(np.float64), -exponent)
     public = plan.neighbours == REPLACE_ONE
     total = int(table.margin(*plan.margins[0]).counts.sum()) if public else None
-    provenance = {"noise": SAMPLING, **missing_in_words(table.missing)}
+    said = SAMPLING if origin == "released" else SIMULATION
+    provenance = {"noise": said, **missing_in_words(table.missing)}
     return MarginRelease(plan, noisy, total, origin, provenance)

@@ -382,3 +382,6 @@ def test_it_says_what_it_is():
     said = release.statement()
     assert list(said) == ["Privacy", "Neighbours", "Loss", "Public", "Margins", "Noise"]
     assert "no extra delta" in release.provenance["noise"]
+    rng = np.random.default_rng(1)
+    simulated = simulate_margins(COUNTS, DOMAIN, MARGINS, GDP(0.5), rng).provenance["noise"]
+    assert simulated.startswith("simulated") and "exact" not in simulated
