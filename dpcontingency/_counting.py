@@ -99,6 +99,8 @@ class Factor:
             conditions += self._binning(raw, text)
         if not conditions:
             return {self.position: ibis.null("int64"), self.rest: raw}
+        if raw.type().is_floating():  # before any comparison
+            conditions = [(_is_nan(raw), -1), *conditions]
         position = ibis.cases(*conditions, else_=-1).cast("int64")
         return {
             self.position: position.nullif(-1),
@@ -341,9 +343,19 @@ class Count:
         return engine.sql(select.sql(engine.dialect), schema=schema, dialect=engine.dialect)
 
 
+def _is_nan(column: Any) -> Any:
+    """Whether a number is NaN, asked of something that is NaN whenever the number is.
+
+    The statistics of a Parquet file leave out NaN, and from them DuckDB concludes that the column
+    has none, and that every value lies between the smallest and the largest. Of arc tangents it
+    knows no bounds.
+    """
+    return column.atan2(1).isnan()
+
+
 def _is_null(column: Any) -> Any:
     null = column.isnull()
-    return null | column.isnan() if column.type().is_floating() else null
+    return null | _is_nan(column) if column.type().is_floating() else null
 
 
 def _weights(weight: Any, text: bool) -> dict[str, Any]:
@@ -355,7 +367,7 @@ def _weights(weight: Any, text: bool) -> dict[str, Any]:
     exact = number
     if kind.is_decimal():  # whose bounds need not fit into their type
         number = number.cast("float64")
-    within = ibis.cases((number.between(0, MAX_COUNT), exact), else_=0)
+    within = ibis.cases((_is_null(number), 0), (number.between(0, MAX_COUNT), exact), else_=0)
     fault = ibis.cases(
         (weight.isnull(), 1),
         (number.isnull(), 5),

@@ -25,8 +25,12 @@ T = TypeVar("T")
 
 MAX_OBSERVED = 1000  # more values than this are identifiers or measurements, no levels
 
+# A folder called key=value would be a column, in the place of one that the file has.
+_FILES = {"hive_partitioning": False}
+
 # Said in full, because whatever DuckDB is not told it guesses from the records.
-_CSV = {"all_varchar": True, "delim": ",", "quote": '"', "escape": '"', "comment": "", "skip": 0}
+_CSV = {"all_varchar": True, "delim": ",", "quote": '"', "escape": '"', "comment": "", "skip": 0,
+        **_FILES}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ def _(records: str | os.PathLike[str], engine: Any) -> Source:
     if "://" not in path and not glob.glob(path, recursive=True):
         raise RecordsError(f"There is no file {path!r}: check the path.")
     if not name.endswith(".csv"):
-        table = engine.read_parquet(path)
+        table = engine.read_parquet(path, **_FILES)
         return _in_engine(table, table.columns, engine)
     header = engine.to_pyarrow(engine.read_csv(path, header=False, **_CSV).limit(1)).to_pylist()
     if not header:

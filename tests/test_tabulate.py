@@ -29,7 +29,7 @@ from dpcontingency.errors import (
     PrecisionWarning,
     RecordsError,
 )
-from dpcontingency.tabulate import LOOK, MAX_LABELS, tabulate
+from dpcontingency.tabulate import LOOK, MAX_LABELS, tabulate, tabulate_margins
 
 DATA = Path(__file__).parents[1] / "data"
 ODD_NAMES = ["my a", "b-c", "1st", "class", "C", "np", "x:y", "α", 'q"u', "a", "A", "it's"]
@@ -164,6 +164,15 @@ def test_a_file_of_a_glob_that_lacks_a_factor_is_refused(ending, tmp_path):
         frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path, index=False)
     refusal(str(tmp_path / f"*.{ending}"), AB)
     refusal(str(tmp_path / f"*.{ending}"), AB, missing="drop")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("folder", ["a=y", "b=v", "a=1", "day=2"])
+def test_a_folder_named_like_a_column_is_only_a_folder(folder, ending, tmp_path):
+    (tmp_path / folder).mkdir()
+    home = as_csv if ending == "csv" else as_parquet
+    assert counts(home(FRAME, tmp_path / folder), AB) == counts(FRAME, AB)
+    assert counts(str(tmp_path / f"*/*.{ending}"), AB) == counts(FRAME, AB)
 
 
 def test_nothing_in_a_csv_file_is_inferred(tmp_path):
@@ -556,6 +565,39 @@ def test_nan_and_null_are_one_in_every_engine():
         assert counts(records, domain, missing="none") == [1, 2]
         assert counts(records, domain, missing="drop") == [1, 0]
         refusal(records, domain)
+
+
+NAN = math.nan
+WITH_NAN = [[10.0, 20, 30, NAN], [1.0, 1, NAN], [0.0, -0.0, NAN], [NAN, NAN], [-5.0, 3, NAN, None],
+            [1.0] * LOOK + [7.0] * LOOK + [NAN] * 9]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("home", "kind"), [("path", "float"), ("duckdb", "double")])
+@pytest.mark.parametrize("values", WITH_NAN, ids=range(len(WITH_NAN)))
+def test_nan_that_the_statistics_of_a_parquet_file_leave_out(values, home, kind, tmp_path):
+    path = tmp_path / "r.parquet"
+    column, weights = pa.array(values).cast(kind), [v or 1 for v in values]
+    table = pa.table({"x": column, "y": column, "w": pa.array(weights)})
+    pyarrow.parquet.write_table(table, path, row_group_size=max(2, len(values) // 4))
+    records = path if home == "path" else ibis.duckdb.connect().read_parquet(path)
+    missing = sum(v is None or math.isnan(v) for v in values)
+    known = len(values) - missing
+    below = sum(v < 5 for v in values if v is not None)
+    bins = Bins([-5, 5, 30 if home == "path" else math.inf])
+    domain = Domain({n: ["low", "high", "?"] for n in "xy"}, bins={"x": bins, "y": bins})
+    filled = [below, known - below, missing]
+    assert counts(records, domain, missing="?") == np.diag(filled).tolist()
+    margins = tabulate_margins(records, domain, [("x",), ("y",)], missing="drop")
+    assert [margins.margin(n).counts.tolist() for n in "xy"] == [[*filled[:2], 0]] * 2
+    assert "missing values" in str(refusal(records, domain.project(["x"])))
+    levels = sorted({v for v in values if v is not None and not math.isnan(v)}) or [1.0]
+    assert sum(counts(records, Domain({"x": levels}), missing="drop")) == known
+    recoded, recode = Domain({"x": ["known", "?"]}), {"x": dict.fromkeys(levels, "known")}
+    assert counts(records, recoded, missing="?", recode=recode) == [known, missing]
+    if None not in values:
+        error = refusal(records, domain, weights="w", missing="?")
+        assert "some are missing" in str(error)
 
 
 def test_text_that_reads_like_a_null_is_text():
