@@ -20,6 +20,8 @@ def label_text(label: object) -> str:
     """
     if isinstance(label, float | np.floating) and float(label).is_integer():
         return str(int(label))
+    if isinstance(label, np.floating):
+        label = float(str(label))  # float32 writes 0.0001 in another way
     if isinstance(label, Decimal) and label.is_finite():  # SQL's 1.00 is the number 1
         whole = label == label.to_integral_value()
         return str(int(label)) if whole else format(label, "f").rstrip("0")

@@ -7,12 +7,14 @@ import functools
 import glob
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import ibis
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -162,14 +164,32 @@ def _(records: str | os.PathLike[str], engine: Any) -> Source:
         )
     if "://" not in path and not glob.glob(path, recursive=True):
         raise RecordsError(f"There is no file {path!r}: check the path.")
-    if not name.endswith(".csv"):
-        table = engine.read_parquet(path, **_FILES)
-        return _in_engine(table, table.columns, engine)
+    is_text = name.endswith(".csv")
+    names = _column_names(path, is_text, engine)
+    # A name in some files only would be passed over: that of a column of counts, for one.
+    for (file,) in engine.con.execute("SELECT file FROM glob(?)", [path]).fetchall():
+        escaped = re.sub(r"([\[*?])", r"[\1]", file)
+        if file != path and sorted(_column_names(escaped, is_text, engine)) != sorted(names):
+            raise RecordsError(
+                f"The files of {path!r} do not all have the same columns (one that differs is in "
+                "the `labels` of this error): give all of them the same, in any order, or count "
+                "the files one by one.",
+                labels=(file,),
+            )
+    read = engine.read_csv if is_text else engine.read_parquet
+    return _in_engine(
+        read(path, **(_CSV | {"header": True} if is_text else _FILES)), names, engine, is_text
+    )
+
+
+def _column_names(path: str, is_text: bool, engine: Any) -> list[str]:
+    """The names of the columns of a file; of several, of the first."""
+    if not is_text:
+        return list(engine.read_parquet(path, **_FILES).columns)
     header = engine.to_pyarrow(engine.read_csv(path, header=False, **_CSV).limit(1)).to_pylist()
     if not header:
         raise RecordsError(f"{path!r} is empty: the first line of a CSV file names its columns.")
-    table = engine.read_csv(path, header=True, **_CSV)
-    return _in_engine(table, [text or "" for text in header[0].values()], engine, True)
+    return [text or "" for text in header[0].values()]
 
 
 def _arrow(series: pd.Series[Any]) -> Any:
@@ -264,6 +284,8 @@ def _values(source: Source, column: Any, name: str) -> list[Label]:
 
 
 def _label(value: Any) -> Label:
+    if isinstance(value, np.floating):
+        value = float(label_text(value))  # in float32 the text of 0.1 is "0.1", its number another
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and value.is_integer():
         return int(value)  # a null made whole numbers floats

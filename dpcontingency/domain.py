@@ -290,7 +290,7 @@ class Domain:
     # -- from what declares levels already, and from what does not ------------------------------
 
     @classmethod
-    def from_schema(cls, source: object) -> Domain:
+    def from_schema(cls, source: object, *, public: bool = False) -> Domain:
         """Take a domain from something that declares its levels.
 
         Parameters
@@ -300,30 +300,55 @@ class Domain:
             pyarrow Table; a polars DataFrame of Enum columns): every column is a factor, and its
             categories are the levels, in their order, whether they occur or not. Or the path of a
             YAML or JSON file, as in `from_yaml`.
+        public : bool, optional
+            Your word that the categories of pandas or of an Arrow dictionary were declared from
+            public knowledge. An Enum and a file need none.
+
+        Returns
+        -------
+        Domain
+            With ``is_public`` False where categories of pandas or of an Arrow dictionary come
+            without ``public=True``: like those of `observed` they may be the values that occur.
 
         Raises
         ------
         DomainError
-            If a column is of another type: levels are never collected from values.
+            If a column is of another type, polars Categorical included: levels are never collected
+            from values.
+
+        Warns
+        -----
+        ObservedDomainWarning
+            If the domain is not public.
 
         Notes
         -----
         Only the categories are read, never the values. They must have been declared, as in
-        ``pd.CategoricalDtype(["no", "yes"])``: ``astype("category")`` collects those that occur,
-        which is `observed` by another name.
+        ``pd.CategoricalDtype(["no", "yes"])``: ``astype("category")`` and ``dictionary_encode()``
+        collect those that occur, and leave a type that looks the same.
 
         Examples
         --------
         >>> import pandas as pd
         >>> dose = pd.Categorical(["low"], categories=["low", "mid", "high"], ordered=True)
-        >>> domain = Domain.from_schema(pd.DataFrame({"dose": dose}))
+        >>> domain = Domain.from_schema(pd.DataFrame({"dose": dose}), public=True)
         >>> domain.levels["dose"], domain.ordered
         (('low', 'mid', 'high'), ('dose',))
         """
         if isinstance(source, str | os.PathLike):
             return cls.from_yaml(os.fspath(source))
-        levels, ordered = declared_levels(source)
-        return cls(levels, ordered=ordered)
+        levels, ordered, declared = declared_levels(source)
+        domain = cls(levels, ordered=ordered)
+        if declared or public is True:
+            return domain
+        warnings.warn(
+            "Categories may be no more than the values that occur, as after astype('category') or "
+            "dictionary_encode(), so the domain is marked as not public. Pass public=True if they "
+            "were declared from public knowledge.",
+            ObservedDomainWarning,
+            stacklevel=2,
+        )
+        return domain._stamped()
 
     @classmethod
     def observed(cls, records: object, factors: Sequence[str] | None = None) -> Domain:

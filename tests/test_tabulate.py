@@ -149,7 +149,7 @@ def test_csv_files(ending, tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_globs_match_columns_by_name(ending, tmp_path):
-    parts = [FRAME, FRAME[["b", "a"]].assign(extra=1), FRAME.iloc[:1]]
+    parts = [FRAME, FRAME[["b", "a"]], FRAME.iloc[:1]]
     for i, frame in enumerate(parts):
         path = tmp_path / f"part-{i}.{ending}"
         frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path, index=False)
@@ -173,6 +173,17 @@ def test_a_folder_named_like_a_column_is_only_a_folder(folder, ending, tmp_path)
     home = as_csv if ending == "csv" else as_parquet
     assert counts(home(FRAME, tmp_path / folder), AB) == counts(FRAME, AB)
     assert counts(str(tmp_path / f"*/*.{ending}"), AB) == counts(FRAME, AB)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("counted", [0, 1, 2])
+def test_files_of_a_glob_have_the_same_columns(counted, ending, tmp_path):  # C20
+    home = as_csv if ending == "csv" else as_parquet
+    for i in range(3):
+        (tmp_path / f"k[{i}").mkdir()
+        home(FRAME.assign(count=7) if i == counted else FRAME, tmp_path / f"k[{i}")
+    error = refusal(str(tmp_path / f"*/*.{ending}"), AB)
+    assert "the same columns" in str(error) or "'count'" in str(error)
 
 
 def test_nothing_in_a_csv_file_is_inferred(tmp_path):
