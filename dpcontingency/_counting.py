@@ -118,7 +118,7 @@ class Factor:
     def _binning(self, raw: Any, text: bool) -> list[tuple[Any, int]]:
         kind = raw.type()
         if text or kind.is_null():
-            number = raw.try_cast("float64") if text else raw.cast("float64")
+            number = _number(raw) if text else raw.cast("float64")
         elif kind.is_numeric() and not kind.is_boolean():
             number = raw if kind.is_integer() else raw.cast("float64")
         else:
@@ -343,6 +343,11 @@ class Count:
         return engine.sql(select.sql(engine.dialect), schema=schema, dialect=engine.dialect)
 
 
+def _number(text: Any) -> Any:
+    """The number that a text reads as, or null; DuckDB would read 1_000 as well."""
+    return ibis.cases((text.contains("_"), ibis.null("string")), else_=text).try_cast("float64")
+
+
 def _is_nan(column: Any) -> Any:
     """Whether a number is NaN, asked of something that is NaN whenever the number is.
 
@@ -360,7 +365,7 @@ def _is_null(column: Any) -> Any:
 
 def _weights(weight: Any, text: bool) -> dict[str, Any]:
     """The weights in int64, and the gravest of their faults, 0 for none."""
-    number = weight.try_cast("float64") if text else weight
+    number = _number(weight) if text else weight
     kind = number.type()
     if kind.is_boolean() or not kind.is_numeric():
         return {"w": ibis.literal(0, "int64"), "fault": ibis.literal(5, "int64")}

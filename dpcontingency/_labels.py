@@ -11,7 +11,9 @@ Label: TypeAlias = str | int | float | bool
 
 
 def label_text(label: object) -> str:
-    """Return the text by which a level is matched: ``1``, ``1.0`` and ``"1"`` are the same level.
+    """Return the text by which a level is matched: that of ``1``, of ``1.0`` and of ``"1"`` is "1".
+
+    Text stays as it is: ``"1.0"`` is another level.
 
     Examples
     --------

@@ -85,8 +85,17 @@ def source_of(records: object) -> Iterator[Source]:
             "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
         )
         yield shielded(_source, records, embedded)
+        return
+    except _WithheldError as error:
+        said = str(error)
     finally:
         embedded.disconnect()
+    if isinstance(records, str | os.PathLike) and _is_csv(os.fspath(records)):
+        said += (
+            " A CSV file must be UTF-8 and comma-separated, with one header line and as many fields"
+            " on every line."
+        )
+    raise RecordsError(said)
 
 
 def _in_memory(
@@ -156,20 +165,22 @@ def _(records: Any, engine: Any) -> Source:
 @_source.register(os.PathLike)
 def _(records: str | os.PathLike[str], engine: Any) -> Source:
     path = os.path.expanduser(os.fspath(records))
-    name = path.lower().removesuffix(".gz").removesuffix(".zst")
-    if not name.endswith((".csv", ".parquet", ".pq")):
+    is_text = _is_csv(path)
+    if not is_text and not path.lower().endswith((".parquet", ".pq")):
         raise RecordsError(
             f"Files of records end in .csv or .parquet, also as a glob such as 'folder/*.csv'; got "
             f"{path!r}. Read any other file yourself and pass the data frame or an Ibis table."
         )
     if "://" not in path and not glob.glob(path, recursive=True):
         raise RecordsError(f"There is no file {path!r}: check the path.")
-    is_text = name.endswith(".csv")
-    names = _column_names(path, is_text, engine)
+    found = engine.con.execute("SELECT file FROM glob(?)", [path]).fetchall()
     # A name in some files only would be passed over: that of a column of counts, for one.
-    for (file,) in engine.con.execute("SELECT file FROM glob(?)", [path]).fetchall():
-        escaped = re.sub(r"([\[*?])", r"[\1]", file)
-        if file != path and sorted(_column_names(escaped, is_text, engine)) != sorted(names):
+    first, *others = [file for (file,) in found] or [path]
+    names = _column_names(first, path, is_text, engine)
+    if not names:
+        raise RecordsError(f"{path!r} is empty: the first line of a CSV file names its columns.")
+    for file in others:
+        if sorted(_column_names(file, path, is_text, engine)) != sorted(names):
             raise RecordsError(
                 f"The files of {path!r} do not all have the same columns (one that differs is in "
                 "the `labels` of this error): give all of them the same, in any order, or count "
@@ -182,14 +193,17 @@ def _(records: str | os.PathLike[str], engine: Any) -> Source:
     )
 
 
-def _column_names(path: str, is_text: bool, engine: Any) -> list[str]:
-    """The names of the columns of a file; of several, of the first."""
+def _is_csv(path: str) -> bool:
+    return path.lower().removesuffix(".gz").removesuffix(".zst").endswith(".csv")
+
+
+def _column_names(file: str, path: str, is_text: bool, engine: Any) -> list[str]:
+    """The names of the columns of a file that a path or glob stands for."""
+    name = file if file == path else re.sub(r"([\[*?])", r"[\1]", file)
     if not is_text:
-        return list(engine.read_parquet(path, **_FILES).columns)
-    header = engine.to_pyarrow(engine.read_csv(path, header=False, **_CSV).limit(1)).to_pylist()
-    if not header:
-        raise RecordsError(f"{path!r} is empty: the first line of a CSV file names its columns.")
-    return [text or "" for text in header[0].values()]
+        return list(engine.read_parquet(name, **_FILES).columns)
+    header = engine.to_pyarrow(engine.read_csv(name, header=False, **_CSV).limit(1)).to_pylist()
+    return [text or "" for line in header for text in line.values()]
 
 
 def _arrow(series: pd.Series[Any]) -> Any:
@@ -208,6 +222,10 @@ def _as_text(series: pd.Series[Any]) -> Any:
     return pa.array([None if null else label_text(v) for v, null in values], pa.string())
 
 
+class _WithheldError(RecordsError):
+    """What went wrong in the engine, until `source_of` knows what to say of it."""
+
+
 def shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call what may fail in words that quote records: only the name of the failure comes through.
 
@@ -221,10 +239,9 @@ def shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         raise
     except Exception as error:
         failure = type(error).__name__
-    raise RecordsError(
+    raise _WithheldError(
         f"The records cannot be read or counted ({failure}; the engine's own words are withheld, "
-        "because they may quote records). A CSV file must be UTF-8 and comma-separated, with one "
-        "header line and as many fields on every line."
+        "because they may quote records)."
     )
 
 

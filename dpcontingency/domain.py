@@ -219,6 +219,8 @@ class Domain:
         if isinstance(names, str):
             names = (names,)
         kept = [self._known(name) for name in names]
+        if not kept:
+            raise DomainError("A margin names at least one factor; got none.")
         if len(set(kept)) < len(kept):
             raise DomainError(f"A margin names each factor once; got {', '.join(map(repr, kept))}.")
         margin = Domain(
@@ -356,7 +358,8 @@ class Domain:
 
         Which levels occur is a fact about the records that no noise protects: one record with a
         rare value adds a level. For looking at public data, and for tables that never leave. The
-        domain, and every table, release and file made from it, says so for good.
+        domain, every table and release made from it, and the files that keep all of these (YAML,
+        JSON and Parquet, not CSV, which has rows only) say so for good.
 
         Parameters
         ----------

@@ -231,6 +231,8 @@ def test_a_malformed_file_is_refused_in_our_words(content, ending, tmp_path):
     path.write_bytes(content)
     error = refusal(path, AB)
     assert "sniff" not in str(error)
+    assert type(error) is RecordsError
+    assert ending != "parquet" or "CSV" not in str(error)
 
 
 def test_files_of_unlike_types_are_refused_without_their_values(tmp_path):
@@ -931,6 +933,29 @@ def test_recoding_and_bins():
 def test_a_recoding_that_is_none(recode, says):
     with pytest.raises(DomainError, match=says):
         tabulate(FRAME, AB, recode=recode)
+
+
+@pytest.mark.parametrize("null", [None, math.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_missing_values_are_not_recoded(null):
+    domain = Domain({"a": ["x", "y"]})
+    with pytest.raises(DomainError, match="missing='<the level>'"):
+        tabulate(FRAME, domain, recode={"a": {null: "y"}})
+
+
+@pytest.mark.parametrize("domain", [{"a": ["x"]}, None, "a"])
+def test_a_domain_that_is_none(domain):
+    with pytest.raises(DomainError, match="counted over a Domain"):
+        tabulate(FRAME, domain)
+    with pytest.raises(DomainError, match="counted over a Domain"):
+        tabulate_margins(FRAME, domain, [("a",)])
+
+
+def test_digits_in_groups_are_no_number(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("v,w\n1_000,1\n")
+    assert "none of its bins" in str(refusal(path, Domain({}, bins={"v": Bins([0, 5000])})))
+    path.write_text("v,w\nx,1_000\n")
+    assert "not numbers" in str(refusal(path, Domain({"v": ["x"]}), weights="w"))
 
 
 def test_dates_are_not_recoded():
