@@ -27,6 +27,12 @@ T = TypeVar("T")
 
 MAX_OBSERVED = 1000  # more values than this are identifiers or measurements, no levels
 
+WITHHELD = "the engine's own words are withheld, because they may quote records"
+_CSV_IS = (
+    "A CSV file must be UTF-8 and comma-separated, with one header line and as many fields on every"
+    " line."
+)
+
 # A folder called key=value would be a column, in the place of one that the file has.
 _FILES = {"hive_partitioning": False}
 
@@ -79,23 +85,20 @@ def source_of(records: object) -> Iterator[Source]:
     RecordsError
         If this is no kind of records, or they cannot be read.
     """
+    is_csv = isinstance(records, str | os.PathLike) and _is_csv(os.fspath(records))
     embedded = ibis.duckdb.connect()
     try:
         embedded.con.execute(
             "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
         )
         yield shielded(_source, records, embedded)
-        return
-    except _WithheldError as error:
-        said = str(error)
+    except RecordsError as error:
+        # Not another error, whose context would be this one.
+        if is_csv and WITHHELD in str(error):
+            error.args = (f"{error} {_CSV_IS}",)
+        raise
     finally:
         embedded.disconnect()
-    if isinstance(records, str | os.PathLike) and _is_csv(os.fspath(records)):
-        said += (
-            " A CSV file must be UTF-8 and comma-separated, with one header line and as many fields"
-            " on every line."
-        )
-    raise RecordsError(said)
 
 
 def _in_memory(
@@ -222,10 +225,6 @@ def _as_text(series: pd.Series[Any]) -> Any:
     return pa.array([None if null else label_text(v) for v, null in values], pa.string())
 
 
-class _WithheldError(RecordsError):
-    """What went wrong in the engine, until `source_of` knows what to say of it."""
-
-
 def shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call what may fail in words that quote records: only the name of the failure comes through.
 
@@ -239,10 +238,7 @@ def shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         raise
     except Exception as error:
         failure = type(error).__name__
-    raise _WithheldError(
-        f"The records cannot be read or counted ({failure}; the engine's own words are withheld, "
-        "because they may quote records)."
-    )
+    raise RecordsError(f"The records cannot be read or counted ({failure}; {WITHHELD}).")
 
 
 def column_positions(source: Source, names: Sequence[str], what: str = "factor") -> list[int]:
@@ -251,8 +247,8 @@ def column_positions(source: Source, names: Sequence[str], what: str = "factor")
         if name not in source.columns:
             # Without a header line the first record stands in the place of the names.
             hint = (
-                f"the first line of the file must name its {len(source.columns)} columns (what it "
-                "says is in the `labels` of this error)."
+                f"the first line of the file must name its {len(source.columns)} columns (in Python "
+                "the `labels` of this error show what it says)."
                 if source.is_text
                 else did_you_mean(name, source.columns)
             )

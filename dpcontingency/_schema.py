@@ -48,7 +48,8 @@ def _of_pandas(frame: pd.DataFrame) -> Declared:
 
 def _of_arrow(table: pa.Table) -> Declared:
     names = _names(table.column_names)
-    levels, ordered, declared = {}, [], True
+    levels: dict[str, list[Label]] = {}
+    ordered, declared = [], True
     # A table may hold another dictionary in each of its chunks.
     for name, column in zip(names, table.unify_dictionaries().columns, strict=True):
         if not pa.types.is_dictionary(column.type):
