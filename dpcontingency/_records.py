@@ -247,8 +247,8 @@ def column_positions(source: Source, names: Sequence[str], what: str = "factor")
         if name not in source.columns:
             # Without a header line the first record stands in the place of the names.
             hint = (
-                f"the first line of the file must name its {len(source.columns)} columns (in Python "
-                "the `labels` of this error show what it says)."
+                f"the first line of the file must name its {len(source.columns)} columns (in "
+                "Python the `labels` of this error show what it says)."
                 if source.is_text
                 else did_you_mean(name, source.columns)
             )

@@ -658,7 +658,7 @@ def test_frequency_form(home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["n", "N", "count", "Counts", "FREQ", "frequency", "Weight", "weights"]
+    "name", ["n", "N", "count", "Count ", "Counts", "FREQ", "frequency", "Weight", "weights"]
 )
 def test_a_count_column_is_never_guessed(name):  # C20
     frame = pd.DataFrame({"A": ["y", "n"], "C": ["y", "n"], name: [7, 9]})
