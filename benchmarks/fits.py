@@ -1,6 +1,6 @@
-"""Time and memory of large fits, each in a process of its own; part of benchmarks/speed.py.
+"""Time and memory of large fits, each in a process of its own; benchmarks/speed.py runs it.
 
-python benchmarks/fits.py CASE prints one case as JSON.
+Writes results/speed_fits.{csv,md}; python benchmarks/fits.py CASE prints one case as JSON.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from dpcontingency.domain import Domain
 from dpcontingency.inference.loglinear import LogLinearModel
@@ -25,6 +27,7 @@ from dpcontingency.release.release import Release
 
 Margins = list[tuple[str, ...]]
 RECORDS_PER_CELL = 10
+RESULTS = Path(__file__).parent / "results"
 
 
 def example(
@@ -118,7 +121,7 @@ def all_threads() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
 
 
-def all_cases() -> list[dict[str, object]]:
+def main() -> None:
     """Every case in a fresh process, one after the other."""
     rows = []
     for case in [GLM, *CASES]:
@@ -128,8 +131,27 @@ def all_cases() -> list[dict[str, object]]:
         ).stdout
         rows.append({"what": case, **json.loads(out)})
         print(rows[-1], flush=True)
-    return rows
+    table = pd.DataFrame(rows)
+    table["of the GLM's time"] = table["seconds"] / table["seconds"].iloc[0]
+    table["seconds per 10^6 cells"] = 1e6 * table["seconds"] / table["cells"]
+    RESULTS.mkdir(exist_ok=True)
+    table.to_csv(RESULTS / "speed_fits.csv", index=False, float_format="%.4g")
+    lines = [
+        "Fits with standard errors; median of 5, 3 or 1 runs after compilation, each case in a "
+        "process of its own. `peak_mb` is its largest resident memory, `before_mb` what Python, "
+        "the packages and the release take before the fit.",
+        "",
+        "| " + " | ".join(table.columns) + " |",
+        "|" + "---|" * table.shape[1],
+    ]
+    for row in table.itertuples(index=False):
+        cells = (f"{v:.3g}" if isinstance(v, float) else str(v) for v in row)
+        lines.append("| " + " | ".join(cells) + " |")
+    (RESULTS / "speed_fits.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print(json.dumps(glm() if sys.argv[1] == GLM else fit(sys.argv[1])))
+    if len(sys.argv) == 1:
+        main()
+    else:
+        print(json.dumps(glm() if sys.argv[1] == GLM else fit(sys.argv[1])))

@@ -1,7 +1,7 @@
-"""Speed, as ratios within one run: python benchmarks/speed.py writes results/speed.{csv,md}.
+"""Speed, as ratios within one run: python benchmarks/speed.py writes results/speed*.{csv,md}.
 
-Every figure is a median of repeated runs after compilation, on one thread but for the large fits
-(`fits.py`), which use what the machine has.
+Every figure is a median of repeated runs after compilation, on one thread; the large fits
+(`fits.py`, into results/speed_fits.*) use what the machine has.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import fits
 import numpy as np
 import opendp.prelude as dp
 import pandas as pd
-from fits import all_cases
 
 from dpcontingency.domain import Domain
 from dpcontingency.inference.hypothesis import independence_test
@@ -132,22 +132,8 @@ def bootstrap() -> list[dict[str, object]]:
     ]
 
 
-def fits() -> list[dict[str, object]]:
-    """Large fits beside statsmodels, each with the peak memory of its process."""
-    rows = all_cases()
-    (glm,) = (row["seconds"] for row in rows if "GLM" in str(row["what"]))
-    out: list[dict[str, object]] = []
-    for row in rows:
-        memory = f"peak {row['peak_mb']} MB, {row['before_mb']} before"
-        what = f"{row['what']} ({row['parameters']} parameters; {memory})"
-        out.append({"what": what, "seconds": row["seconds"], "of": "", "ratio": ""})
-        if row["what"] == "2^16 cells, all two-way":
-            out[-1] |= {"of": "statsmodels GLM, this much faster", "ratio": glm / row["seconds"]}
-    return out
-
-
 def main() -> None:
-    table = pd.DataFrame([*kernel(), *sampler(), *counting(), *bootstrap(), *fits()])
+    table = pd.DataFrame([*kernel(), *sampler(), *counting(), *bootstrap()])
     RESULTS.mkdir(exist_ok=True)
     table.to_csv(RESULTS / "speed.csv", index=False, float_format="%.4g")
     lines = ["| what | seconds | times | of |", "|---|---|---|---|"]
@@ -160,3 +146,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    fits.main()

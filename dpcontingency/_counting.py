@@ -99,6 +99,8 @@ class Factor:
             conditions += self._binning(raw, text)
         if not conditions:
             return {self.position: ibis.null("int64"), self.rest: raw}
+        if raw.type().is_floating():  # before any comparison
+            conditions = [(_is_nan(raw), -1), *conditions]
         position = ibis.cases(*conditions, else_=-1).cast("int64")
         return {
             self.position: position.nullif(-1),
@@ -116,7 +118,7 @@ class Factor:
     def _binning(self, raw: Any, text: bool) -> list[tuple[Any, int]]:
         kind = raw.type()
         if text or kind.is_null():
-            number = raw.try_cast("float64") if text else raw.cast("float64")
+            number = _number(raw) if text else raw.cast("float64")
         elif kind.is_numeric() and not kind.is_boolean():
             number = raw if kind.is_integer() else raw.cast("float64")
         else:
@@ -341,21 +343,36 @@ class Count:
         return engine.sql(select.sql(engine.dialect), schema=schema, dialect=engine.dialect)
 
 
+def _number(text: Any) -> Any:
+    """The number that a text reads as, or null; DuckDB would read 1_000 as well."""
+    return ibis.cases((text.contains("_"), ibis.null("string")), else_=text).try_cast("float64")
+
+
+def _is_nan(column: Any) -> Any:
+    """Whether a number is NaN, asked of something that is NaN whenever the number is.
+
+    The statistics of a Parquet file leave out NaN, and from them DuckDB concludes that the column
+    has none, and that every value lies between the smallest and the largest. Of arc tangents it
+    knows no bounds.
+    """
+    return column.atan2(1).isnan()
+
+
 def _is_null(column: Any) -> Any:
     null = column.isnull()
-    return null | column.isnan() if column.type().is_floating() else null
+    return null | _is_nan(column) if column.type().is_floating() else null
 
 
 def _weights(weight: Any, text: bool) -> dict[str, Any]:
     """The weights in int64, and the gravest of their faults, 0 for none."""
-    number = weight.try_cast("float64") if text else weight
+    number = _number(weight) if text else weight
     kind = number.type()
     if kind.is_boolean() or not kind.is_numeric():
         return {"w": ibis.literal(0, "int64"), "fault": ibis.literal(5, "int64")}
     exact = number
     if kind.is_decimal():  # whose bounds need not fit into their type
         number = number.cast("float64")
-    within = ibis.cases((number.between(0, MAX_COUNT), exact), else_=0)
+    within = ibis.cases((_is_null(number), 0), (number.between(0, MAX_COUNT), exact), else_=0)
     fault = ibis.cases(
         (weight.isnull(), 1),
         (number.isnull(), 5),

@@ -11,7 +11,9 @@ Label: TypeAlias = str | int | float | bool
 
 
 def label_text(label: object) -> str:
-    """Return the text by which a level is matched: ``1``, ``1.0`` and ``"1"`` are the same level.
+    """Return the text by which a level is matched: that of ``1``, of ``1.0`` and of ``"1"`` is "1".
+
+    Text stays as it is: ``"1.0"`` is another level.
 
     Examples
     --------
@@ -20,6 +22,8 @@ def label_text(label: object) -> str:
     """
     if isinstance(label, float | np.floating) and float(label).is_integer():
         return str(int(label))
+    if isinstance(label, np.floating):
+        label = float(str(label))  # float32 writes 0.0001 in another way
     if isinstance(label, Decimal) and label.is_finite():  # SQL's 1.00 is the number 1
         whole = label == label.to_integral_value()
         return str(int(label)) if whole else format(label, "f").rstrip("0")

@@ -7,12 +7,14 @@ import functools
 import glob
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import ibis
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -25,8 +27,18 @@ T = TypeVar("T")
 
 MAX_OBSERVED = 1000  # more values than this are identifiers or measurements, no levels
 
+WITHHELD = "the engine's own words are withheld, because they may quote records"
+_CSV_IS = (
+    "A CSV file must be UTF-8 and comma-separated, with one header line and as many fields on every"
+    " line."
+)
+
+# A folder called key=value would be a column, in the place of one that the file has.
+_FILES = {"hive_partitioning": False}
+
 # Said in full, because whatever DuckDB is not told it guesses from the records.
-_CSV = {"all_varchar": True, "delim": ",", "quote": '"', "escape": '"', "comment": "", "skip": 0}
+_CSV = {"all_varchar": True, "delim": ",", "quote": '"', "escape": '"', "comment": "", "skip": 0,
+        **_FILES}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,12 +85,18 @@ def source_of(records: object) -> Iterator[Source]:
     RecordsError
         If this is no kind of records, or they cannot be read.
     """
+    is_csv = isinstance(records, str | os.PathLike) and _is_csv(os.fspath(records))
     embedded = ibis.duckdb.connect()
     try:
         embedded.con.execute(
             "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
         )
         yield shielded(_source, records, embedded)
+    except RecordsError as error:
+        # Not another error, whose context would be this one.
+        if is_csv and WITHHELD in str(error):
+            error.args = (f"{error} {_CSV_IS}",)
+        raise
     finally:
         embedded.disconnect()
 
@@ -150,22 +168,45 @@ def _(records: Any, engine: Any) -> Source:
 @_source.register(os.PathLike)
 def _(records: str | os.PathLike[str], engine: Any) -> Source:
     path = os.path.expanduser(os.fspath(records))
-    name = path.lower().removesuffix(".gz").removesuffix(".zst")
-    if not name.endswith((".csv", ".parquet", ".pq")):
+    is_text = _is_csv(path)
+    if not is_text and not path.lower().endswith((".parquet", ".pq")):
         raise RecordsError(
             f"Files of records end in .csv or .parquet, also as a glob such as 'folder/*.csv'; got "
             f"{path!r}. Read any other file yourself and pass the data frame or an Ibis table."
         )
     if "://" not in path and not glob.glob(path, recursive=True):
         raise RecordsError(f"There is no file {path!r}: check the path.")
-    if not name.endswith(".csv"):
-        table = engine.read_parquet(path)
-        return _in_engine(table, table.columns, engine)
-    header = engine.to_pyarrow(engine.read_csv(path, header=False, **_CSV).limit(1)).to_pylist()
-    if not header:
+    found = engine.con.execute("SELECT file FROM glob(?)", [path]).fetchall()
+    # A name in some files only would be passed over: that of a column of counts, for one.
+    first, *others = [file for (file,) in found] or [path]
+    names = _column_names(first, path, is_text, engine)
+    if not names:
         raise RecordsError(f"{path!r} is empty: the first line of a CSV file names its columns.")
-    table = engine.read_csv(path, header=True, **_CSV)
-    return _in_engine(table, [text or "" for text in header[0].values()], engine, True)
+    for file in others:
+        if sorted(_column_names(file, path, is_text, engine)) != sorted(names):
+            raise RecordsError(
+                f"The files of {path!r} do not all have the same columns (one that differs is in "
+                "the `labels` of this error): give all of them the same, in any order, or count "
+                "the files one by one.",
+                labels=(file,),
+            )
+    read = engine.read_csv if is_text else engine.read_parquet
+    return _in_engine(
+        read(path, **(_CSV | {"header": True} if is_text else _FILES)), names, engine, is_text
+    )
+
+
+def _is_csv(path: str) -> bool:
+    return path.lower().removesuffix(".gz").removesuffix(".zst").endswith(".csv")
+
+
+def _column_names(file: str, path: str, is_text: bool, engine: Any) -> list[str]:
+    """The names of the columns of a file that a path or glob stands for."""
+    name = file if file == path else re.sub(r"([\[*?])", r"[\1]", file)
+    if not is_text:
+        return list(engine.read_parquet(name, **_FILES).columns)
+    header = engine.to_pyarrow(engine.read_csv(name, header=False, **_CSV).limit(1)).to_pylist()
+    return [text or "" for line in header for text in line.values()]
 
 
 def _arrow(series: pd.Series[Any]) -> Any:
@@ -197,11 +238,7 @@ def shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         raise
     except Exception as error:
         failure = type(error).__name__
-    raise RecordsError(
-        f"The records cannot be read or counted ({failure}; the engine's own words are withheld, "
-        "because they may quote records). A CSV file must be UTF-8 and comma-separated, with one "
-        "header line and as many fields on every line."
-    )
+    raise RecordsError(f"The records cannot be read or counted ({failure}; {WITHHELD}).")
 
 
 def column_positions(source: Source, names: Sequence[str], what: str = "factor") -> list[int]:
@@ -210,8 +247,8 @@ def column_positions(source: Source, names: Sequence[str], what: str = "factor")
         if name not in source.columns:
             # Without a header line the first record stands in the place of the names.
             hint = (
-                f"the first line of the file must name its {len(source.columns)} columns (what it "
-                "says is in the `labels` of this error)."
+                f"the first line of the file must name its {len(source.columns)} columns (in "
+                "Python the `labels` of this error show what it says)."
                 if source.is_text
                 else did_you_mean(name, source.columns)
             )
@@ -260,6 +297,8 @@ def _values(source: Source, column: Any, name: str) -> list[Label]:
 
 
 def _label(value: Any) -> Label:
+    if isinstance(value, np.floating):
+        value = float(label_text(value))  # in float32 the text of 0.1 is "0.1", its number another
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and value.is_integer():
         return int(value)  # a null made whole numbers floats

@@ -10,11 +10,15 @@ import pyarrow as pa
 from dpcontingency._labels import Label, label_text
 from dpcontingency.errors import DomainError
 
-Declared = tuple[dict[str, list[Label]], list[str]]
+Declared = tuple[dict[str, list[Label]], list[str], bool]
 
 
 def declared_levels(source: object) -> Declared:
-    """The levels of every column in order, and which columns are ordinal."""
+    """The levels of every column in order, which columns are ordinal, and whether all declare them.
+
+    The type of a polars Enum says its levels. Another categorical or dictionary may as well hold
+    the values that occur, in which case nothing tells.
+    """
     if isinstance(source, pd.DataFrame):
         return _of_pandas(source)
     if isinstance(source, pa.Schema | pa.DataType):
@@ -39,16 +43,24 @@ def _of_pandas(frame: pd.DataFrame) -> Declared:
         levels[name] = _labels(column.cat.categories)
         if column.dtype.ordered:
             ordered.append(name)
-    return levels, ordered
+    return levels, ordered, False
 
 
 def _of_arrow(table: pa.Table) -> Declared:
     names = _names(table.column_names)
-    levels, ordered = {}, []
+    levels: dict[str, list[Label]] = {}
+    ordered, declared = [], True
     # A table may hold another dictionary in each of its chunks.
     for name, column in zip(names, table.unify_dictionaries().columns, strict=True):
         if not pa.types.is_dictionary(column.type):
             raise _undeclared(name, str(column.type))
+        told = table.schema.field(len(levels)).metadata or {}
+        if any(key.startswith(b"_PL_CATEGORICAL") for key in told):
+            raise DomainError(
+                f"Column {name!r} is a polars Categorical, whose categories are the values that "
+                "occurred: cast it to a polars Enum of the levels that are publicly known."
+            )
+        declared &= any(key.startswith(b"_PL_ENUM") for key in told)
         if not column.num_chunks:
             raise DomainError(
                 f"Column {name!r} has no chunk and so no dictionary: keep a row of the table."
@@ -56,7 +68,7 @@ def _of_arrow(table: pa.Table) -> Declared:
         levels[name] = _labels(column.chunk(0).dictionary.to_pylist())
         if column.type.ordered:
             ordered.append(name)
-    return levels, ordered
+    return levels, ordered, declared
 
 
 def _names(names: Iterable[str]) -> list[str]:

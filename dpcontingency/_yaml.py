@@ -22,11 +22,16 @@ def read(path: str | Path) -> Any:
     try:
         return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_PlainLoader)
     except OSError as error:
-        raise DomainError(f"Cannot read the domain file {path}: {error.strerror}.") from None
+        fault = f"Cannot read the domain file {path}: {error.strerror}."
     except UnicodeDecodeError:
-        raise DomainError(f"{path} is not UTF-8 text, so it is no domain file.") from None
+        fault = f"{path} is not UTF-8 text, so it is no domain file."
     except yaml.YAMLError as error:
-        raise DomainError(f"{path} is not well-formed YAML: {error}") from error
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        what = f"has a key twice{where}" if isinstance(error, _TwiceError) else None
+        fault = f"{path} {what or f'is not well-formed YAML{where}'}, so it is no domain file."
+    # Outside the handlers: the first error quotes the file, which may be one of records.
+    raise DomainError(fault)
 
 
 def write(path: str | Path, content: dict[str, Any]) -> None:
@@ -44,6 +49,10 @@ def write(path: str | Path, content: dict[str, Any]) -> None:
         raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
 
 
+class _TwiceError(yaml.constructor.ConstructorError):
+    """A key that is there twice."""
+
+
 class _PlainLoader(yaml.SafeLoader):
     """YAML whose plain scalars are text unless they are a decimal number or true/false.
 
@@ -53,10 +62,12 @@ class _PlainLoader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:  # PyYAML would keep the last in silence
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice")
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:  # PyYAML would keep the last in silence
+                    raise _TwiceError(problem_mark=key.start_mark)
+                seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 

@@ -219,6 +219,8 @@ class Domain:
         if isinstance(names, str):
             names = (names,)
         kept = [self._known(name) for name in names]
+        if not kept:
+            raise DomainError("A margin names at least one factor; got none.")
         if len(set(kept)) < len(kept):
             raise DomainError(f"A margin names each factor once; got {', '.join(map(repr, kept))}.")
         margin = Domain(
@@ -290,7 +292,7 @@ class Domain:
     # -- from what declares levels already, and from what does not ------------------------------
 
     @classmethod
-    def from_schema(cls, source: object) -> Domain:
+    def from_schema(cls, source: object, *, public: bool = False) -> Domain:
         """Take a domain from something that declares its levels.
 
         Parameters
@@ -300,30 +302,55 @@ class Domain:
             pyarrow Table; a polars DataFrame of Enum columns): every column is a factor, and its
             categories are the levels, in their order, whether they occur or not. Or the path of a
             YAML or JSON file, as in `from_yaml`.
+        public : bool, optional
+            Your word that the categories of pandas or of an Arrow dictionary were declared from
+            public knowledge. An Enum and a file need none.
+
+        Returns
+        -------
+        Domain
+            With ``is_public`` False where categories of pandas or of an Arrow dictionary come
+            without ``public=True``: like those of `observed` they may be the values that occur.
 
         Raises
         ------
         DomainError
-            If a column is of another type: levels are never collected from values.
+            If a column is of another type, polars Categorical included: levels are never collected
+            from values.
+
+        Warns
+        -----
+        ObservedDomainWarning
+            If the domain is not public.
 
         Notes
         -----
         Only the categories are read, never the values. They must have been declared, as in
-        ``pd.CategoricalDtype(["no", "yes"])``: ``astype("category")`` collects those that occur,
-        which is `observed` by another name.
+        ``pd.CategoricalDtype(["no", "yes"])``: ``astype("category")`` and ``dictionary_encode()``
+        collect those that occur, and leave a type that looks the same.
 
         Examples
         --------
         >>> import pandas as pd
         >>> dose = pd.Categorical(["low"], categories=["low", "mid", "high"], ordered=True)
-        >>> domain = Domain.from_schema(pd.DataFrame({"dose": dose}))
+        >>> domain = Domain.from_schema(pd.DataFrame({"dose": dose}), public=True)
         >>> domain.levels["dose"], domain.ordered
         (('low', 'mid', 'high'), ('dose',))
         """
         if isinstance(source, str | os.PathLike):
             return cls.from_yaml(os.fspath(source))
-        levels, ordered = declared_levels(source)
-        return cls(levels, ordered=ordered)
+        levels, ordered, declared = declared_levels(source)
+        domain = cls(levels, ordered=ordered)
+        if declared or public is True:
+            return domain
+        warnings.warn(
+            "Categories may be no more than the values that occur, as after astype('category') or "
+            "dictionary_encode(), so the domain is marked as not public. Pass public=True if they "
+            "were declared from public knowledge.",
+            ObservedDomainWarning,
+            stacklevel=2,
+        )
+        return domain._stamped()
 
     @classmethod
     def observed(cls, records: object, factors: Sequence[str] | None = None) -> Domain:
@@ -331,7 +358,8 @@ class Domain:
 
         Which levels occur is a fact about the records that no noise protects: one record with a
         rare value adds a level. For looking at public data, and for tables that never leave. The
-        domain, and every table, release and file made from it, says so for good.
+        domain, every table and release made from it, and the files that keep all of these (YAML,
+        JSON and Parquet, not CSV, which has rows only) say so for good.
 
         Parameters
         ----------

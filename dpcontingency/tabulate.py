@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from dpcontingency._counting import FAULTS, Count, Factor, Groups, cover
 from dpcontingency._records import Source, column_positions, shielded, source_of
@@ -48,9 +49,12 @@ def tabulate(
         in its own engine. In CSV every field is text, so that ``01`` stays ``01``, and an empty
         field is a missing value.
     domain : Domain
-        The public factors and levels. Values match levels by their text: ``1``, ``1.0`` and
-        ``"1"`` are the same level. A factor with bins needs a column of numbers (in CSV, text that
-        reads as numbers), and each number falls into the bin that holds it.
+        The public factors and levels. Values match levels by their text, which for the numbers
+        ``1`` and ``1.0`` is ``"1"``; the text ``"1.0"``, as in a CSV file, is another. A factor
+        with bins needs a column of numbers (in CSV, text that reads as numbers), and each number
+        falls into the bin that holds it. Decimals and the numbers of a CSV file are compared in
+        double precision, so that the digits of one that come after the 15th can be lost beside an
+        edge.
     weights : str, optional
         The column that says how many records a row stands for (frequency form). It is never
         guessed: records with a column named like one are refused until it is named or dropped.
@@ -75,7 +79,8 @@ def tabulate(
         too large; or if the records cannot be read. Undeclared values are in the ``labels`` of the
         error and never in its message; what the engine says is withheld, for it may quote records.
     DomainError
-        If `recode` names a factor or level that is not declared.
+        If `domain` is none; or if `recode` names a factor or level that is not declared, or recodes
+        None or NaN, which `missing` is for.
 
     Warns
     -----
@@ -107,6 +112,7 @@ def tabulate(
     >>> table.counts.tolist()
     [[1, 0], [0, 0], [1, 1]]
     """
+    _check_domain(domain)
     check_joint_size(domain)
     (counts,) = _counted(records, domain, [domain.names], weights, missing, recode)
     return ContingencyTable(counts, domain, n_is_public=missing != "drop", missing=str(missing))
@@ -163,6 +169,7 @@ def tabulate_margins(
     >>> counted.margin("q0", "q1").counts.tolist()
     [[1, 0], [0, 2]]
     """
+    _check_domain(domain)
     asked = _checked_margins(domain, margins)
     named = [name for name in domain.names if any(name in margin for margin in asked)]
     part = domain.project(named)
@@ -176,6 +183,14 @@ def tabulate_margins(
         for names, values in zip([*asked, *unseen], counts, strict=True)
     ]
     return ConfidentialMargins(tables[: len(asked)], domain)
+
+
+def _check_domain(domain: object) -> None:
+    if not isinstance(domain, Domain):
+        raise DomainError(
+            'Records are counted over a Domain, such as Domain({"sex": ["m", "f"]}); got '
+            f"{type(domain).__name__}."
+        )
 
 
 def _checked_margins(domain: Domain, margins: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
@@ -311,6 +326,11 @@ def _recoded(recode: Recode | None, domain: Domain) -> dict[str, dict[str, int]]
                 f"`recode` maps the values of {name!r} to levels, as in {{{name!r}: "
                 f"{{'M': 'male'}}}}; got {mapping!r}."
             )
+        if any(pd.api.types.is_scalar(value) and pd.isna(value) for value in mapping):
+            raise DomainError(
+                f"`recode` of {name!r} has a missing value (None or NaN) among those to recode: "
+                "pass missing='<the level>' to count missing values as a level."
+            )
         known = domain.positions(name)
         targets = {label_text(v): domain.index(name, level) for v, level in mapping.items()}
         for text, position in targets.items():
@@ -328,7 +348,7 @@ def _recoded(recode: Recode | None, domain: Domain) -> dict[str, dict[str, int]]
 def _check_weights(source: Source, domain: Domain, weights: str | None) -> None:
     if weights is None:
         for name in source.columns:
-            if name.casefold() in COUNT_NAMES and name not in domain.names:
+            if name.strip().casefold() in COUNT_NAMES and name not in domain.names:
                 raise RecordsError(
                     f"Does column {name!r} say how many records a row stands for? Then pass "
                     f"weights={name!r}; if it holds something else, drop the column."
@@ -351,8 +371,8 @@ def _codes(groups: Groups, factor: Factor, fills: bool) -> npt.NDArray[np.intp]:
         labels = [v for v, code in zip(values, known, strict=True) if code == Factor.UNDECLARED]
         what = "lie in none of its bins" if factor.bins else "the domain does not declare"
         raise RecordsError(
-            f"Factor {factor.name!r} has values that {what} (see the `labels` of this error: they "
-            f"are confidential). {factor.remedy} or recode the records.",
+            f"Factor {factor.name!r} has values that {what} (in Python the `labels` of this "
+            f"error show them: they are confidential). {factor.remedy} or recode the records.",
             labels=tuple(sorted(labels, key=label_text)[:MAX_LABELS]),
         )
     if (codes == Factor.MISSING).any():

@@ -24,10 +24,11 @@ DECLARED = Domain({"dose": ["low", "mid", "high"], "code": [3, 2, 1]}, ordered=[
 
 
 def test_pandas_categoricals_declare_levels_that_nobody_has():
-    assert Domain.from_schema(FRAME) == DECLARED
-    assert Domain.from_schema(FRAME.iloc[:0]) == DECLARED
-    assert Domain.from_schema(FRAME).is_public
-    assert tabulate(FRAME, Domain.from_schema(FRAME), missing="drop").counts.sum() == 2
+    domain = Domain.from_schema(FRAME, public=True)
+    assert domain == DECLARED
+    assert Domain.from_schema(FRAME.iloc[:0], public=True) == DECLARED
+    assert domain.is_public
+    assert tabulate(FRAME, domain, missing="drop").counts.sum() == 2
 
 
 def test_arrow_dictionaries_declare_levels():
@@ -39,18 +40,40 @@ def test_arrow_dictionaries_declare_levels():
             "code": pa.DictionaryArray.from_arrays(pa.array([0, 2, 0], pa.int8()), [3, 2, 1]),
         }
     )
-    assert Domain.from_schema(table) == DECLARED
-    assert Domain.from_schema(table.slice(2, 1)) == DECLARED
+    assert Domain.from_schema(table, public=True) == DECLARED
+    assert Domain.from_schema(table.slice(2, 1), public=True) == DECLARED
     with pytest.raises(DomainError, match="no chunk"):
-        Domain.from_schema(table.slice(0, 0))
-    assert Domain.from_schema(table.to_batches()[0]).levels == DECLARED.levels
+        Domain.from_schema(table.slice(0, 0), public=True)
+    assert Domain.from_schema(table.to_batches()[0], public=True).levels == DECLARED.levels
     chunks = [pa.DictionaryArray.from_arrays([0], [text]) for text in ("b", "a")]
-    assert Domain.from_schema(pa.table({"v": pa.chunked_array(chunks)})).levels["v"] == ("b", "a")
+    table = pa.table({"v": pa.chunked_array(chunks)})
+    assert Domain.from_schema(table, public=True).levels["v"] == ("b", "a")
+
+
+def test_categories_that_may_be_values_are_not_public():
+    text = pd.Series(["b", "a", "b"])
+    for source in (
+        pd.DataFrame({"v": text.astype("category")}),
+        pa.table({"v": pa.array(text).dictionary_encode()}),
+        pl.DataFrame({"v": text}).with_columns(w=pl.Series(["x"] * 3, dtype=pl.Enum(["x"])))
+        .to_arrow().set_column(0, "v", pa.array(text).dictionary_encode()),
+    ):  # fmt: skip
+        with pytest.warns(ObservedDomainWarning, match="public=True"):
+            domain = Domain.from_schema(source)
+        assert not domain.is_public
+        assert Domain.from_schema(source, public=True).is_public
+    frame = pl.DataFrame({"v": pl.Series(["secret"], dtype=pl.Categorical)})
+    for public in (False, True):
+        with pytest.raises(DomainError, match="polars Categorical") as caught:
+            Domain.from_schema(frame, public=public)
+        assert "secret" not in str(caught.value)
 
 
 def test_polars_enums_declare_levels():
     frame = pl.DataFrame({"v": pl.Series(["b"], dtype=pl.Enum(["c", "b", "a"]))})
-    assert Domain.from_schema(frame).levels["v"] == ("c", "b", "a")
+    domain = Domain.from_schema(frame)
+    assert domain.levels["v"] == ("c", "b", "a")
+    assert domain.is_public
 
 
 def test_files_declare_levels(tmp_path):
@@ -61,17 +84,39 @@ def test_files_declare_levels(tmp_path):
         assert Domain.from_schema(str(tmp_path / name)) == DECLARED
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"SECRET-VALUE: [7919\nx,y\n", "not well-formed YAML (line "),
+        (b"a: 7919\n'SECRET-VALUE': 1\nSECRET-VALUE: 2\n", "has a key twice (line 3, column 1)"),
+        (b"SECRET-VALUE: !SECRET 7919\n", "(line 1, column 15)"),
+        (b"SECRET-VALUE 7919 \x01\n", "not well-formed YAML"),
+        (b"SECRET-VALUE 7919 \xe9\n", "not UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_domain_is_not_quoted(text, says, tmp_path):
+    (tmp_path / "r.yaml").write_bytes(text)
+    with pytest.raises(DomainError) as caught:
+        Domain.from_yaml(tmp_path / "r.yaml")
+    assert says in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    shown = f"{caught.value} {pickle.dumps(caught.value)!r}"
+    assert "SECRET" not in shown
+    assert "7919" not in shown
+
+
 def test_categories_of_other_types_go_by_their_text():
     when = pd.Categorical([], categories=pd.to_datetime(["2020-01-01", "2021-01-01"]))
     cut = pd.cut([1, 5], [0, 2, 10])
     flags = pd.Categorical([True], categories=[True, False])
-    domain = Domain.from_schema(pd.DataFrame({"when": when}))
+    domain = Domain.from_schema(pd.DataFrame({"when": when}), public=True)
     assert domain.levels["when"] == ("2020-01-01 00:00:00", "2021-01-01 00:00:00")
-    domain = Domain.from_schema(pd.DataFrame({"cut": cut, "flag": pd.Categorical(flags[[0, 0]])}))
+    frame = pd.DataFrame({"cut": cut, "flag": pd.Categorical(flags[[0, 0]])})
+    domain = Domain.from_schema(frame, public=True)
     assert domain.levels["cut"] == ("(0, 2]", "(2, 10]")
     assert domain.levels["flag"] == (True, False)
     frame = pd.DataFrame({"cut": cut})
-    assert tabulate(frame, Domain.from_schema(frame)).counts.tolist() == [1, 1]
+    assert tabulate(frame, Domain.from_schema(frame, public=True)).counts.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +167,14 @@ def test_levels_in_increasing_order(tmp_path):
     assert observe(RECORDS, ["i"]).names == ("i",)
     RECORDS[["b", "i"]].to_csv(tmp_path / "r.csv", index=False)
     assert observe(str(tmp_path / "r.csv")).levels["i"] == ("10", "9")  # in CSV all is text
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_observed_numbers_are_those_of_the_same_records(kind):
+    values = np.array([0.1, 1e-4, 1e-7, 2.5, 3, 60000, 1 / 3], kind)
+    records = pa.table({"v": values})
+    assert tabulate(records, observe(records)).counts.tolist() == [1] * 7
+    assert tabulate(records.slice(0, 2), Domain({"v": [0.1, 0.0001]})).counts.tolist() == [1, 1]
 
 
 def test_the_stamp_goes_wherever_the_levels_go(tmp_path):

@@ -29,7 +29,7 @@ from dpcontingency.errors import (
     PrecisionWarning,
     RecordsError,
 )
-from dpcontingency.tabulate import LOOK, MAX_LABELS, tabulate
+from dpcontingency.tabulate import LOOK, MAX_LABELS, tabulate, tabulate_margins
 
 DATA = Path(__file__).parents[1] / "data"
 ODD_NAMES = ["my a", "b-c", "1st", "class", "C", "np", "x:y", "α", 'q"u', "a", "A", "it's"]
@@ -149,7 +149,7 @@ def test_csv_files(ending, tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_globs_match_columns_by_name(ending, tmp_path):
-    parts = [FRAME, FRAME[["b", "a"]].assign(extra=1), FRAME.iloc[:1]]
+    parts = [FRAME, FRAME[["b", "a"]], FRAME.iloc[:1]]
     for i, frame in enumerate(parts):
         path = tmp_path / f"part-{i}.{ending}"
         frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path, index=False)
@@ -164,6 +164,26 @@ def test_a_file_of_a_glob_that_lacks_a_factor_is_refused(ending, tmp_path):
         frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path, index=False)
     refusal(str(tmp_path / f"*.{ending}"), AB)
     refusal(str(tmp_path / f"*.{ending}"), AB, missing="drop")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("folder", ["a=y", "b=v", "a=1", "day=2"])
+def test_a_folder_named_like_a_column_is_only_a_folder(folder, ending, tmp_path):
+    (tmp_path / folder).mkdir()
+    home = as_csv if ending == "csv" else as_parquet
+    assert counts(home(FRAME, tmp_path / folder), AB) == counts(FRAME, AB)
+    assert counts(str(tmp_path / f"*/*.{ending}"), AB) == counts(FRAME, AB)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("counted", [0, 1, 2])
+def test_files_of_a_glob_have_the_same_columns(counted, ending, tmp_path):  # C20
+    home = as_csv if ending == "csv" else as_parquet
+    for i in range(3):
+        (tmp_path / f"k[{i}").mkdir()
+        home(FRAME.assign(count=7) if i == counted else FRAME, tmp_path / f"k[{i}")
+    error = refusal(str(tmp_path / f"*/*.{ending}"), AB)
+    assert "the same columns" in str(error) or "'count'" in str(error)
 
 
 def test_nothing_in_a_csv_file_is_inferred(tmp_path):
@@ -211,6 +231,7 @@ def test_a_malformed_file_is_refused_in_our_words(content, ending, tmp_path):
     path.write_bytes(content)
     error = refusal(path, AB)
     assert "sniff" not in str(error)
+    assert ending != "parquet" or "CSV" not in str(error)
 
 
 def test_files_of_unlike_types_are_refused_without_their_values(tmp_path):
@@ -558,6 +579,39 @@ def test_nan_and_null_are_one_in_every_engine():
         refusal(records, domain)
 
 
+NAN = math.nan
+WITH_NAN = [[10.0, 20, 30, NAN], [1.0, 1, NAN], [0.0, -0.0, NAN], [NAN, NAN], [-5.0, 3, NAN, None],
+            [1.0] * LOOK + [7.0] * LOOK + [NAN] * 9]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("home", "kind"), [("path", "float"), ("duckdb", "double")])
+@pytest.mark.parametrize("values", WITH_NAN, ids=range(len(WITH_NAN)))
+def test_nan_that_the_statistics_of_a_parquet_file_leave_out(values, home, kind, tmp_path):
+    path = tmp_path / "r.parquet"
+    column, weights = pa.array(values).cast(kind), [v or 1 for v in values]
+    table = pa.table({"x": column, "y": column, "w": pa.array(weights)})
+    pyarrow.parquet.write_table(table, path, row_group_size=max(2, len(values) // 4))
+    records = path if home == "path" else ibis.duckdb.connect().read_parquet(path)
+    missing = sum(v is None or math.isnan(v) for v in values)
+    known = len(values) - missing
+    below = sum(v < 5 for v in values if v is not None)
+    bins = Bins([-5, 5, 30 if home == "path" else math.inf])
+    domain = Domain({n: ["low", "high", "?"] for n in "xy"}, bins={"x": bins, "y": bins})
+    filled = [below, known - below, missing]
+    assert counts(records, domain, missing="?") == np.diag(filled).tolist()
+    margins = tabulate_margins(records, domain, [("x",), ("y",)], missing="drop")
+    assert [margins.margin(n).counts.tolist() for n in "xy"] == [[*filled[:2], 0]] * 2
+    assert "missing values" in str(refusal(records, domain.project(["x"])))
+    levels = sorted({v for v in values if v is not None and not math.isnan(v)}) or [1.0]
+    assert sum(counts(records, Domain({"x": levels}), missing="drop")) == known
+    recoded, recode = Domain({"x": ["known", "?"]}), {"x": dict.fromkeys(levels, "known")}
+    assert counts(records, recoded, missing="?", recode=recode) == [known, missing]
+    if None not in values:
+        error = refusal(records, domain, weights="w", missing="?")
+        assert "some are missing" in str(error)
+
+
 def test_text_that_reads_like_a_null_is_text():
     texts = ["nan", "NaN", "None", "null", "NA", "<NA>", "NaT"]
     assert counts(pd.DataFrame({"v": texts}), Domain({"v": texts})) == [1] * len(texts)
@@ -604,7 +658,7 @@ def test_frequency_form(home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["n", "N", "count", "Counts", "FREQ", "frequency", "Weight", "weights"]
+    "name", ["n", "N", "count", "Count ", "Counts", "FREQ", "frequency", "Weight", "weights"]
 )
 def test_a_count_column_is_never_guessed(name):  # C20
     frame = pd.DataFrame({"A": ["y", "n"], "C": ["y", "n"], name: [7, 9]})
@@ -878,6 +932,29 @@ def test_recoding_and_bins():
 def test_a_recoding_that_is_none(recode, says):
     with pytest.raises(DomainError, match=says):
         tabulate(FRAME, AB, recode=recode)
+
+
+@pytest.mark.parametrize("null", [None, math.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_missing_values_are_not_recoded(null):
+    domain = Domain({"a": ["x", "y"]})
+    with pytest.raises(DomainError, match="missing='<the level>'"):
+        tabulate(FRAME, domain, recode={"a": {null: "y"}})
+
+
+@pytest.mark.parametrize("domain", [{"a": ["x"]}, None, "a"])
+def test_a_domain_that_is_none(domain):
+    with pytest.raises(DomainError, match="counted over a Domain"):
+        tabulate(FRAME, domain)
+    with pytest.raises(DomainError, match="counted over a Domain"):
+        tabulate_margins(FRAME, domain, [("a",)])
+
+
+def test_digits_in_groups_are_no_number(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("v,w\n1_000,1\n")
+    assert "none of its bins" in str(refusal(path, Domain({}, bins={"v": Bins([0, 5000])})))
+    path.write_text("v,w\nx,1_000\n")
+    assert "not numbers" in str(refusal(path, Domain({"v": ["x"]}), weights="w"))
 
 
 def test_dates_are_not_recoded():

@@ -290,3 +290,10 @@ def test_records_that_change_meanwhile_are_refused(monkeypatch):
 
     monkeypatch.setattr(ibis.backends.duckdb.Backend, "to_pyarrow", changing)
     assert "changed while" in str(refusal(FRAME, ABC, [("a",), ("b",)]))
+
+
+@pytest.mark.parametrize("zeros", [[], [{"a": "x", "b": "u"}]])
+def test_a_margin_of_nothing(zeros):
+    domain = Domain({"a": ["x", "y"], "b": ["u", "v"]}, structural_zeros=zeros)
+    with pytest.raises(DomainError, match="at least one factor"):
+        tabulate_margins(pd.DataFrame({"a": ["y"], "b": ["u"]}), domain, [()])
