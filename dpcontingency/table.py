@@ -162,7 +162,8 @@ class ConfidentialMargins:
     Raises
     ------
     RecordsError
-        If the tables do not have the same total and the same policies, or are not of this domain.
+        If the tables do not have the same total and the same policies, are not of this domain, or
+        hold more than 2^42 records.
 
     Notes
     -----
@@ -189,7 +190,10 @@ class ConfidentialMargins:
                     f"The margin of {', '.join(table.domain.names)} has other levels than the "
                     "domain: count it over domain.project(...)."
                 )
-        totals = [int(table.counts.sum()) for table in tables]
+        # In floats, exact below 2^53: integers might wrap around.
+        totals = [int(table.counts.sum(dtype=np.float64)) for table in tables]
+        if max(totals) > MAX_COUNT:
+            raise RecordsError("There are more than 2^42 records. Count parts of them.")
         policies = {(table.n_is_public, table.missing) for table in tables}
         if len(set(totals)) > 1 or len(policies) > 1:
             raise RecordsError(

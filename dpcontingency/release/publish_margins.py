@@ -168,6 +168,12 @@ def simulate_plan(
 
 def _contrasts(table: Counted, plan: MarginPlan) -> dict[Factors, Integers]:
     """The exact contrasts of every interaction, each from the first wanted margin that holds it."""
+    # In floats, exact below 2^53: integers might wrap around, here and in every margin.
+    if isinstance(table, ContingencyTable) and table.counts.sum(dtype=np.float64) > MAX_COUNT:
+        raise RecordsError(
+            "There are more than 2^42 records, beyond which a count plus noise is no exact 64-bit "
+            "number of grid steps. Release parts of the records."
+        )
     axis, out = plan.domain.axis, {}
     for margin in sorted(plan.margins, key=len):
         names = sorted(margin, key=axis)
@@ -175,11 +181,6 @@ def _contrasts(table: Counted, plan: MarginPlan) -> dict[Factors, Integers]:
         if not todo:
             continue
         counts = table.margin(*margin).counts.transpose([margin.index(name) for name in names])
-        if counts.sum() > MAX_COUNT:
-            raise RecordsError(
-                "There are more than 2^42 records, beyond which a count plus noise is no exact "
-                "64-bit number of grid steps. Release parts of the records."
-            )
         for a in todo:
             dropped = tuple(i for i, name in enumerate(names) if name not in a)
             out[a] = contrasts(np.asarray(counts.sum(axis=dropped)))

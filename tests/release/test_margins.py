@@ -28,7 +28,7 @@ from dpcontingency.release.publish_margins import (
     simulate_plan,
 )
 from dpcontingency.release.workload import plan_margins
-from dpcontingency.table import ContingencyTable
+from dpcontingency.table import ConfidentialMargins, ContingencyTable
 from dpcontingency.tabulate import tabulate_margins
 
 DOMAIN = Domain({"A": ["a", "b"], "B": ["u", "v", "w"], "C": [1, 2, 3, 4], "one": ["x"]})
@@ -216,6 +216,13 @@ def test_too_many_records():
     whole = ContingencyTable(np.full((2, 2), 2**42), Domain({"A": [0, 1], "B": [0, 1]}))
     with pytest.raises(RecordsError, match=r"2\^42 records"):
         release_margins(whole, [("A",)], GDP(1))
+    # 2^64 records, which are none at all in 64-bit integers.
+    big = Domain({"A": list(range(2048)), "B": list(range(2048)), "C": [0]})
+    whole = ContingencyTable(np.full(big.shape, 2**42), big)
+    with pytest.raises(RecordsError, match=r"2\^42 records"):
+        release_margins(whole, [("A",)], GDP(1))
+    with pytest.raises(RecordsError, match=r"2\^42 records"):
+        ConfidentialMargins([whole, ContingencyTable([0], big.project("C"))], big)
 
 
 # ------------------------------------------------------------------ what is refused
