@@ -32,8 +32,8 @@ SAMPLING = (
     "exact joint law: post-processing of the ideal mechanism, with no extra delta"
 )
 SIMULATION = (
-    "simulated: integer contrasts of each interaction plus floating-point Gaussian noise rounded to "
-    "a dyadic grid, from a seeded generator, which protects nothing"
+    "simulated: integer contrasts of each interaction plus floating-point Gaussian noise rounded "
+    "to a dyadic grid, from a seeded generator, which protects nothing"
 )
 
 
@@ -200,6 +200,8 @@ class MarginRelease:
         ------
         DomainError
             If a factor is unknown or named twice.
+        PrivacyError
+            If none of them is in a wanted margin.
         """
         plan = self.plan.collapse(factors)
         contrasts = {}

@@ -63,8 +63,8 @@ def release_margins(
     ------
     PrivacyError
         If the margins cannot be planned, their noise would exceed any count, the number of records
-        is not public but would have to be, or the ledger has too little left or another neighbour relation; nothing is drawn or
-        spent then.
+        is not public but would have to be, or the ledger has too little left or another neighbour
+        relation; nothing is drawn or spent then.
 
     Examples
     --------

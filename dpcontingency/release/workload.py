@@ -27,6 +27,8 @@ Factors: TypeAlias = tuple[str, ...]
 Objective = Literal["total-variance", "max-variance"]
 Weights: TypeAlias = Sequence[float] | Mapping[Any, float]
 
+SMALLEST_MU, LARGEST_MU = 1e-100, 1e100
+
 
 @dataclass(frozen=True)
 class MarginPlan:
@@ -174,6 +176,13 @@ class MarginPlan:
 
         The wanted margins are what they leave of these, the largest ones; the loss is that of the
         whole.
+
+        Raises
+        ------
+        DomainError
+            If a factor is unknown or named twice.
+        PrivacyError
+            If none of them is in a wanted margin.
         """
         domain = self.domain.project(factors)
         parts = [tuple(name for name in margin if name in factors) for margin in self.margins]
@@ -181,6 +190,11 @@ class MarginPlan:
         for part in sorted(filter(None, parts), key=len, reverse=True):
             if not any(set(part) <= known for known in largest):
                 largest[frozenset(part)] = part
+        if not largest:
+            raise PrivacyError(
+                f"No margin of this release has a factor of {', '.join(domain.names)}; name at "
+                "least one that is in a margin."
+            )
         scales = {
             tuple(name for name in domain.names if name in a): scale
             for a, scale in self.cell_scales.items()
@@ -338,7 +352,8 @@ def plan_margins(
     Raises
     ------
     PrivacyError
-        If a margin is named twice, a weight is not positive, or nothing can change.
+        If a margin is named twice, a weight is not positive, nothing can change, or mu is not
+        between 1e-100 and 1e100.
 
     Notes
     -----
@@ -354,6 +369,11 @@ def plan_margins(
     if not isinstance(privacy, GDP):
         raise PrivacyError(
             f"The privacy loss is a GDP object such as GDP(mu=0.5); got {privacy!r}."
+        )
+    if not SMALLEST_MU <= privacy.mu <= LARGEST_MU:
+        raise PrivacyError(
+            f"A loss of mu = {privacy.mu:.3g} is out of range: the square of its noise is no "
+            f"accurate number. Spend between {SMALLEST_MU:g} and {LARGEST_MU:g}."
         )
     checked_relation(neighbours)
     require("objective", objective, get_args(Objective))

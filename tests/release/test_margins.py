@@ -237,6 +237,9 @@ def test_other_margins_are_refused_by_name():
         release.margin("Z")
     with pytest.raises(DomainError, match="once"):
         release.margin("A", "A")
+    with pytest.raises(PrivacyError, match="No margin of this release has a factor of one"):
+        release.collapse("one")
+    assert release.collapse("one", "A").margins == (("A",),)
 
 
 def test_misuse():
@@ -303,6 +306,14 @@ def test_a_file_holds_all_of_it(tmp_path, neighbours):
     path.write_text(path.read_text().replace('"released"', '"simulated"'))
     with pytest.raises(ReleaseError, match="changed after it was written"):
         MarginRelease.load(path)
+
+
+def test_extreme_losses():
+    release = release_margins(table(), MARGINS, GDP(1e100))
+    assert MarginRelease.from_dict(release.to_dict()).to_dict() == release.to_dict()
+    for mu in (1e154, 1e300, 1e-155):
+        with pytest.raises(PrivacyError, match="out of range"):
+            release_margins(table(), MARGINS, GDP(mu))
 
 
 def corrupted():
@@ -391,4 +402,5 @@ def test_it_says_what_it_is():
     assert "no extra delta" in release.provenance["noise"]
     rng = np.random.default_rng(1)
     simulated = simulate_margins(COUNTS, DOMAIN, MARGINS, GDP(0.5), rng).provenance["noise"]
-    assert simulated.startswith("simulated") and "exact" not in simulated
+    assert simulated.startswith("simulated")
+    assert "exact" not in simulated
