@@ -793,7 +793,7 @@ def test_coefficients_are_chosen_by_place_or_name(ucb):
         (lambda r: r.odds_ratios("Dept", "Dept"), "two factors; got 'Dept' twice"),
         (lambda r: r.model.loglike("a"), "Parameters are numbers; got 'a'"),
         (lambda r: r.model.fit(start_params=[0]), "fit takes no start_params"),
-        (lambda r: LogLinearModel.from_formula("A", None), "fitted to a Release or a MarginRelease; got NoneType"),
+        (lambda r: LogLinearModel.from_formula("A", None), "or a MarginRelease; got NoneType"),
         (lambda r: LogLinearModel(r.model.release, [], special_terms=None), "sequence of texts"),
         (lambda r: LogLinearModel(r.model.release, [], offset="x"), "offset are numbers"),
     ],
