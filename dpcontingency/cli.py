@@ -427,7 +427,7 @@ def fit_model(
     "test",
     epilog=_example(
         "test release.json Admit Gender --given Dept",
-        "test release.json Dose Cured --kind trend",
+        "dpcontingency test release.json Dose Cured --kind trend",
     ),
 )
 def run_test(
