@@ -91,6 +91,20 @@ def treatment_covariance(model: Any, fit: Fit) -> Array:
     return np.asarray(np.linalg.solve(model._recode, half.T).T, dtype=np.float64)
 
 
+def sampling_covariance(model: Any, fit: Fit) -> Array:
+    """The covariance that the treatment-coded coefficients would have with no noise.
+
+    A generalised inverse of the complete information at the fit: right for all combinations that
+    can be estimated. Cells that the fit leaves empty stay so.
+    """
+    eta = model._design.dot(model._treatment(fit.params)) + model._offset
+    cells = model.cells.at(np.where(fit.fitted > 0, eta, -np.inf))
+    information = model._design.compress(cells.complete_information())
+    scale = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
+    inverse = np.linalg.pinv(information * np.outer(scale, scale), 1e-13, hermitian=True)
+    return np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
+
+
 def inverse_information(information: Array, directions: Array) -> Array:
     """The covariance of all combinations of coefficients that can be estimated.
 

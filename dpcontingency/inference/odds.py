@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from typing import Any, Literal
 
@@ -49,18 +49,32 @@ def odds_ratio_frame(
     kind: Kind,
     alpha: float,
     one_sided: OneSided,
+    sampling: Array,
 ) -> pd.DataFrame:
-    """The odds ratios of pairs of factors that a model associates; see `LogLinearResults`."""
+    """The odds ratios of pairs of factors that a model associates; see `LogLinearResults`.
+
+    ``sampling``, shape (q, q), is the covariance that ``cells`` would have with no noise.
+    """
     ratios = [r for pair in pairs for r in _ratios(cells, domain, pair, generators, kind)]
     index = pd.MultiIndex.from_tuples(
         [(r.row, r.column, r.at) for r in ratios], names=["row", "column", "at"]
     )
     if not ratios:
-        columns = ["odds_ratio", "log_or", "se", "lower", "upper", "in_words", "reason"]
+        columns = [
+            "odds_ratio",
+            "log_or",
+            "se",
+            "se_sampling",
+            "lower",
+            "upper",
+            "in_words",
+            "reason",
+        ]
         return pd.DataFrame(columns=columns, index=pd.MultiIndex.from_tuples([], names=index.names))
     drift = np.array([r.drift for r in ratios])
     places = np.array([r.cells for r in ratios])
     se = np.where(drift == 0, _standard_errors(cells, places), np.nan)
+    alone = _standard_errors(replace(cells, covariance=sampling), places)
     drift[se > LARGEST_ERROR] = np.nan  # for want of information
     finite = drift == 0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,6 +93,7 @@ def odds_ratio_frame(
             "odds_ratio": np.exp(log_or),
             "log_or": log_or,
             "se": se,
+            "se_sampling": np.where(finite, alone, np.nan),
             "lower": np.exp(lower),
             "upper": np.exp(upper),
             "in_words": [r.in_words for r in ratios],

@@ -14,7 +14,12 @@ from scipy import stats
 
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference import residuals
-from dpcontingency.inference.coefficients import CoefficientResults, Fit, treatment_covariance
+from dpcontingency.inference.coefficients import (
+    CoefficientResults,
+    Fit,
+    sampling_covariance,
+    treatment_covariance,
+)
 from dpcontingency.inference.comparison import compare, drop1
 from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
@@ -287,12 +292,13 @@ class LogLinearResults(CoefficientResults):
         -------
         DataFrame
             A row for each pair of levels, at each combination of levels of the other factors on
-            which the ratio depends: ``odds_ratio``, ``log_or``, ``se`` (of the logarithm),
-            ``lower`` and ``upper`` (of the ratio, covering sampling and noise), ``in_words`` and
-            ``reason``. A ratio at 0 or infinity has no standard error; the other end of its
-            interval is by profile likelihood (nan where the fit is no maximum of it), and is
-            infinity or 0 itself where the noise excludes nothing. A ratio that the data leave
-            open, or that a structural zero is in, is nan. ``reason`` says which it is.
+            which the ratio depends: ``odds_ratio``, ``log_or``, ``se`` and ``se_sampling`` (of the
+            logarithm; the latter is what it would be with no noise), ``lower`` and ``upper`` (of
+            the ratio, covering sampling and noise), ``in_words`` and ``reason``. A ratio at 0 or
+            infinity has no standard error; the other end of its interval is by profile likelihood
+            (nan where the fit is no maximum of it), and is infinity or 0 itself where the noise
+            excludes nothing. A ratio that the data leave open, or that a structural zero is in, is
+            nan. ``reason`` says which it is.
 
         Raises
         ------
@@ -329,7 +335,10 @@ class LogLinearResults(CoefficientResults):
                 return (np.nan, np.inf) if drift > 0 else (-np.inf, np.nan)
             return self._profile(combination).interval(self.llf, alpha, drift=drift)
 
-        return odds_ratio_frame(self._cells, domain, pairs, associations, kind, alpha, one_sided)
+        return odds_ratio_frame(
+            self._cells, domain, pairs, associations, kind, alpha, one_sided,
+            sampling_covariance(self.model, self._fit),
+        )  # fmt: skip
 
     def posterior_mean(self) -> Array:
         """The expected counts given the release, at the fit: shape ``domain.shape``.

@@ -1,0 +1,364 @@
+"""Forest plots: estimates with intervals whose sampling part shows inside the whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from scipy import stats
+
+from dpcontingency.errors import ModelError
+from dpcontingency.inference.printing import number_text
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.report.drawing import (
+    BLUE,
+    FAINT,
+    FONT,
+    INK,
+    LETTER,
+    above,
+    clean,
+    describe,
+    dress,
+    ems,
+    in_lines,
+    new_axes,
+    write,
+)
+
+MAX_ROWS = 150
+LABEL = 44  # Latin letters of a row's label
+REACH = 6.0  # of the typical half interval: what goes further beyond all estimates is cut
+LARGEST_LOG = 300.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a forest plot, on the scale where intervals are symmetric.
+
+    Attributes
+    ----------
+    label : tuple of str
+        Its name, in parts that may stand on lines of their own.
+    estimate : float
+        May be infinite, or nan where there is none.
+    lower, upper : float
+        The interval for sampling and noise; ends may be infinite or nan.
+    sampling : float
+        Half the interval that the same fit would have without noise, nan where unknown.
+    text : str
+        The numbers, or why there are none.
+    """
+
+    label: tuple[str, ...]
+    estimate: float
+    lower: float
+    upper: float
+    sampling: float
+    text: str
+
+
+def coefficients(
+    results: LogLinearResults,
+    ax: Axes | None = None,
+    *,
+    cols: Any = None,
+    alpha: float = 0.05,
+) -> Axes:
+    """Coefficients of a fit with their intervals, and the part of these that is sampling.
+
+    Parameters
+    ----------
+    results : LogLinearResults
+        The fit.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure.
+    cols : sequence of int or str, optional
+        Which coefficients, by position or name; all by default.
+    alpha : float
+        1 - the level of the intervals.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Row k, from the top, has a thin line with the gid ``total-k`` for sampling and noise, a
+        thick bar ``sampling-k`` for what it would be without noise, and the mark ``estimate-k``.
+        A coefficient at infinity has an arrow ``infinite-k`` at the edge of the plot, one that
+        cannot be told a cross ``open-k`` at 0. Intervals that go on beyond the plot end in an
+        arrow.
+
+    Raises
+    ------
+    ModelError
+        If this is no fit, it has no coefficients, or more than 150 of them.
+
+    Notes
+    -----
+    Variances add up, not lengths: bse^2 = bse_sampling^2 + bse_privacy^2. What sticks out of the
+    thick bar is what the noise adds to the length of the interval.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from dpcontingency import Domain, LogLinearModel, Release
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> release = Release.from_noisy_table(
+    ...     [[91.5, 38.0], [47.7, 55.2]], domain, sigma=5.0, n_total=232
+    ... )
+    >>> ax = coefficients(LogLinearModel(release, "[AB]").fit(), ax=Figure().add_subplot())
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['A[T.b]', 'B[T.v]', 'A[T.b]:B[T.v]']
+    """
+    if not isinstance(results, LogLinearResults):
+        raise ModelError(
+            f"A forest of coefficients is of the results of a fit; got {type(results).__name__}. "
+            "Call .fit() on a LogLinearModel first."
+        )
+    interval = results.conf_int(alpha, cols)
+    chosen = results.params.index.get_indexer(interval.index)
+    se, sampling = results.bse.to_numpy()[chosen], results.bse_sampling.to_numpy()[chosen]
+    half = stats.norm.isf(alpha / 2) * sampling
+    rows = []
+    for k, (name, estimate) in enumerate(results.params.iloc[chosen].items()):
+        lower, upper = interval.to_numpy()[k]
+        text = _limit(estimate) or (
+            f"{number_text(estimate, se[k])} "
+            f"({number_text(lower, se[k], 3)} to {number_text(upper, se[k], 3)})"
+        )
+        parts = str(name).split(":")
+        label = (*(f"{part}:" for part in parts[:-1]), parts[-1])
+        rows.append(Row(label, estimate, lower, upper, half[k], text))
+    level = f"{100 * (1 - alpha):g} % intervals"
+    title = f"Coefficients of {results.generating_class} with {level}."
+    ax = _forest(rows, ax, "coefficient", "coefficients, by cols=", reference=0.0)
+    describe(ax, title, *_in_words(rows), "" if results.existence.exists else
+             results.existence.reason)  # fmt: skip
+    return ax
+
+
+def odds_ratios(source: LogLinearResults | pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Odds ratios of a fit on a logarithmic axis, with the part of each interval that is sampling.
+
+    Parameters
+    ----------
+    source : LogLinearResults or DataFrame
+        A fit, for all its odds ratios; or what `LogLinearResults.odds_ratios` returned, or rows
+        of it.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        As `coefficients`. A ratio of 0 or infinity is an arrow ``infinite-k`` with the finite end
+        of its interval; one that cannot be told a cross ``open-k`` at 1.
+
+    Raises
+    ------
+    ModelError
+        If this is neither, or has no row or more than 150.
+
+    Notes
+    -----
+    The sampling part needs the column ``se_sampling``; without it intervals are drawn whole.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from dpcontingency import Domain, LogLinearModel, Release
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> release = Release.from_noisy_table(
+    ...     [[91.5, 38.0], [47.7, 55.2]], domain, sigma=5.0, n_total=232
+    ... )
+    >>> ax = odds_ratios(LogLinearModel(release, "[AB]").fit(), ax=Figure().add_subplot())
+    >>> ax.get_xscale(), ax.get_yticklabels()[0].get_text()
+    ('log', 'A: a / b × B: u / v')
+    """
+    frame = source.odds_ratios() if isinstance(source, LogLinearResults) else source
+    needed = ["log_or", "se", "lower", "upper", "reason"]
+    if not isinstance(frame, pd.DataFrame) or not set(needed) <= set(frame):
+        raise ModelError(
+            "A forest of odds ratios is of the results of a fit, or of what its odds_ratios() "
+            f"returned; got {type(source).__name__}."
+        )
+    rows = [
+        _ratio_row(label, values)
+        for label, values in zip(frame.index, frame.to_dict("records"), strict=True)
+    ]
+    title = "Odds ratios with intervals, on a logarithmic axis."
+    ax = _forest(rows, ax, "odds ratio", "rows of odds_ratios()", reference=0.0, logarithmic=True)
+    describe(ax, title, *_in_words(rows))
+    return ax
+
+
+def _ratio_row(label: Any, values: dict[Any, Any]) -> Row:
+    """One row of `odds_ratios`, on the log scale."""
+    log_or, se = float(values["log_or"]), float(values["se"])
+    with np.errstate(divide="ignore"):
+        lower, upper = np.log(float(values["lower"])), np.log(float(values["upper"]))
+    names = [str(part) for part in label] if isinstance(label, tuple) else [str(label)]
+    parts = [names[0], *(f" × {column}" for column in names[1:2])]
+    parts += [f", {at}" for at in names[2:] if at]
+    part = float(values.get("se_sampling", math.nan)) / se if se > 0 else math.nan
+    text = str(values["reason"]) if math.isnan(log_or) else ""
+    if not text:
+        ends = f"{_ratio(lower)} to {_ratio(upper)}"
+        text = f"{_ratio(log_or)} ({ends})"
+    return Row(tuple(parts), log_or, lower, upper, part * (upper - log_or), text)
+
+
+def _ratio(log_value: float) -> str:
+    """A ratio as printed."""
+    if math.isnan(log_value):
+        return "unknown"
+    return "∞" if log_value > LARGEST_LOG else f"{math.exp(log_value):.3g}"
+
+
+def _limit(estimate: float) -> str:
+    """What is said of an estimate that is no number; empty for one that is."""
+    if math.isnan(estimate):
+        return "not estimable"
+    return "" if math.isfinite(estimate) else f"{'−' if estimate < 0 else ''}∞"
+
+
+# ------------------------------------------------------------------ drawing
+
+
+def _forest(
+    rows: Sequence[Row],
+    ax: Axes | None,
+    what: str,
+    fewer: str,
+    *,
+    reference: float,
+    logarithmic: bool = False,
+) -> Axes:
+    """Draw the rows from the top."""
+    if not 0 < len(rows) <= MAX_ROWS:
+        have = f"{len(rows):,} of them" if rows else "none"
+        raise ModelError(
+            f"A forest plot shows 1 to {MAX_ROWS} {what}s and here are {have}: "
+            + (f"choose some {fewer}." if rows else "there is nothing to draw.")
+        )
+    labels = [in_lines(row.label, LABEL) for row in rows]
+    texts = [clean(row.text) for row in rows]
+    if ax is None:
+        ax = new_axes(*_size(labels, texts))
+    view = _view(rows, reference)
+    scale = np.exp if logarithmic else np.asarray
+    for k, row in enumerate(rows):
+        _draw_row(ax, k, row, view, reference, scale)
+        write(ax, 1.02, k, texts[k], transform=ax.get_yaxis_transform(), va="center")
+    ax.axvline(float(scale(reference)), color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
+    if logarithmic:
+        ax.set_xscale("log")
+        _ticks(ax, view)
+    ax.set_xlim(*map(float, scale(np.array(view))))
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_yticks(range(len(rows)), labels, parse_math=False)
+    dress(ax, x=what, sides=("bottom",))
+    ax.tick_params(axis="y", length=0)
+    above(ax, _handles(ax), columns=3)
+    return ax
+
+
+def _view(rows: Sequence[Row], reference: float) -> tuple[float, float]:
+    """The ends of the axis: around all estimates, and the intervals unless these are vast."""
+    centres = [row.estimate for row in rows if math.isfinite(row.estimate)] + [reference]
+    halves = [abs(end - row.estimate) for row in rows for end in (row.lower, row.upper)
+              if math.isfinite(row.estimate) and math.isfinite(end)]  # fmt: skip
+    ends = [end for row in rows for end in (row.lower, row.upper) if math.isfinite(end)]
+    low, high = min(centres), max(centres)
+    reach = REACH * float(np.median(halves)) if halves else 1.0
+    reach = max(reach, high - low)
+    left = min([low, *(end for end in ends if end >= low - reach)])
+    right = max([high, *(end for end in ends if end <= high + reach)])
+    if any(end > high + reach for end in (row.upper for row in rows)):
+        right = max(right, high + reach / 2)
+    if any(end < low - reach for end in (row.lower for row in rows)):
+        left = min(left, low - reach / 2)
+    room = 0.06 * (right - left) or 1.0
+    return max(left - room, -LARGEST_LOG), min(right + room, LARGEST_LOG)
+
+
+def _draw_row(
+    ax: Axes, k: int, row: Row, view: tuple[float, float], reference: float, scale: Any
+) -> None:
+    """The interval, its sampling part and the estimate."""
+
+    def put(x: float, marker: str, gid: str, size: float = 6, **look: Any) -> None:
+        settings = {"color": INK, "linestyle": "", "clip_on": False, "zorder": 4}
+        ax.plot(scale(x), k, marker=marker, markersize=size, gid=gid, **{**settings, **look})
+
+    if math.isnan(row.estimate):
+        put(reference, "x", f"open-{k}")
+        return
+    finite = math.isfinite(row.estimate)
+    lower, upper = (
+        row.estimate if math.isnan(end) and not finite else end for end in (row.lower, row.upper)
+    )
+    inside = np.clip([lower, upper], *view)
+    if not (math.isnan(lower) or math.isnan(upper)):
+        if finite or inside[0] < inside[1]:
+            ax.plot(scale(inside), [k, k], color=INK, linewidth=1.2, gid=f"total-{k}")
+        for end, at, marker in zip((lower, upper), inside, "<>", strict=True):
+            if end != at and finite:
+                put(at, marker, f"goes-on-{k}", 5)
+            elif math.isfinite(end):
+                put(at, "|", f"end-{k}", 5)
+    if not finite:
+        put(view[row.estimate > 0], ">" if row.estimate > 0 else "<", f"infinite-{k}", 8)
+        return
+    if math.isfinite(row.sampling):
+        part = np.clip([row.estimate - row.sampling, row.estimate + row.sampling], *view)
+        ax.plot(
+            scale(part), [k, k], color=BLUE, linewidth=5, solid_capstyle="butt",
+            gid=f"sampling-{k}", zorder=3,
+        )  # fmt: skip
+    put(row.estimate, "o", f"estimate-{k}", 5)
+
+
+def _ticks(ax: Axes, view: tuple[float, float]) -> None:
+    """Plain numbers on a logarithmic axis."""
+    decades = (view[1] - view[0]) / math.log(10)
+    subs = (1.0, 2.0, 5.0) if decades < 3 else (1.0,)
+    ax.xaxis.set_major_locator(LogLocator(subs=subs, numticks=9))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _handles(ax: Axes) -> list[Line2D]:
+    """What the marks that were drawn mean."""
+    drawn = {str(line.get_gid()).rpartition("-")[0] for line in ax.lines}
+    looks: dict[str, tuple[str, dict[str, Any]]] = {
+        "sampling": ("sampling alone", {"color": BLUE, "linewidth": 5}),
+        "total": ("sampling and noise", {"color": INK, "linewidth": 1.2}),
+        "goes-on": ("goes on", {"marker": ">", "linestyle": "", "color": INK, "markersize": 5}),
+        "infinite": ("at infinity", {"marker": ">", "linestyle": "", "color": INK}),
+        "open": ("no estimate", {"marker": "x", "linestyle": "", "color": INK}),
+    }
+    return [
+        Line2D([], [], label=label, **look) for key, (label, look) in looks.items() if key in drawn
+    ]
+
+
+def _size(labels: Sequence[str], texts: Sequence[str]) -> tuple[float, float]:
+    """Inches for the rows, with room for their labels and numbers."""
+    widest = max(ems(line) for label in labels for line in label.split("\n"))
+    numbers = max(map(ems, texts))
+    lines = sum(1 + label.count("\n") for label in labels)
+    width = 3.4 + (widest + numbers + 2 * LETTER) * FONT / 72
+    return width, 1.1 + 0.15 * lines + 0.11 * len(labels)
+
+
+def _in_words(rows: Sequence[Row], most: int = 40) -> list[str]:
+    """Each row in words."""
+    said = [f"{''.join(row.label)}: {row.text}." for row in rows[:most]]
+    return said if len(rows) <= most else [*said, f"And {len(rows) - most} more."]
