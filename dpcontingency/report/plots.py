@@ -6,10 +6,14 @@ told apart by colour-blind readers and are never alone in saying something; `svg
 follow dark mode. Each plot keeps a description of itself in words, ``ax.get_label()``.
 """
 
+from dpcontingency.report.association import association
 from dpcontingency.report.curves import power_curve, trade_off
 from dpcontingency.report.drawing import INK, LONGEST, SHADES, svg
 from dpcontingency.report.forest import coefficients, odds_ratios
+from dpcontingency.report.fourfold import fourfold
+from dpcontingency.report.heat_map import heat_map
 from dpcontingency.report.mosaic import GAPS, blank, figure_size, mosaic
+from dpcontingency.report.noise import noise_versus_signal
 from dpcontingency.report.residuals import MAX_FACTORS, shading
 
 __all__ = [
@@ -18,10 +22,14 @@ __all__ = [
     "LONGEST",
     "MAX_FACTORS",
     "SHADES",
+    "association",
     "blank",
     "coefficients",
     "figure_size",
+    "fourfold",
+    "heat_map",
     "mosaic",
+    "noise_versus_signal",
     "odds_ratios",
     "power_curve",
     "shading",

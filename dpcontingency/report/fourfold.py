@@ -1,0 +1,308 @@
+"""Fourfold displays: two-by-two tables drawn so that the odds ratio alone shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch, Rectangle, Wedge
+
+from dpcontingency.domain import label_text
+from dpcontingency.errors import ModelError, check_alpha
+from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.release.margins import MarginRelease
+from dpcontingency.release.release import Release
+from dpcontingency.report.drawing import (
+    FAINT,
+    FONT,
+    INK,
+    PLAIN,
+    SHADES,
+    Shade,
+    describe,
+    legend,
+    look,
+    new_axes,
+    short,
+    write,
+)
+from dpcontingency.report.residuals import source_of
+
+Array = npt.NDArray[np.float64]
+
+MAX_PANELS = 24
+ACROSS = 4  # panels side by side
+STEP = (2.5, 3.1)  # from one panel to the next, in units of the largest radius
+INCHES = 0.85  # a unit
+
+# The quadrants of the cells (0, 0), (0, 1), (1, 0), (1, 1): where their quarter circles begin.
+ANGLES = np.array([[90.0, 0.0], [180.0, 270.0]])
+SIDES = ((-1, 1), (1, 1)), ((-1, -1), (1, -1))
+
+LOWER, LOW, _, HIGH, HIGHER = SHADES
+CLASSES = (
+    Shade("more than if independent", HIGHER.colour),
+    Shade("less than if independent", LOWER.colour, dashed=True),
+    Shade("more, interval holds 1", HIGH.colour),
+    Shade("less, interval holds 1", LOW.colour, dashed=True),
+    Shade("odds ratio of 1", PLAIN.colour),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One two-by-two table.
+
+    Attributes
+    ----------
+    title : str
+        The levels of the given factors.
+    cells : ndarray, shape (2, 2)
+        The released cells.
+    log_or, lower, upper : float
+        The log odds ratio and its interval.
+    reason : str
+        Why there is no odds ratio.
+    """
+
+    title: str
+    cells: Array
+    log_or: float
+    lower: float
+    upper: float
+    reason: str
+
+
+def fourfold(
+    release: Release | MarginRelease,
+    row: str,
+    column: str,
+    given: Sequence[str] = (),
+    ax: Axes | None = None,
+    *,
+    alpha: float = 0.05,
+) -> Axes:
+    """Fourfold display of two factors of two levels, one for each combination of given levels.
+
+    Parameters
+    ----------
+    release : Release or MarginRelease
+        The release; its margin over the factors named is drawn.
+    row, column : str
+        Two factors of two levels.
+    given : sequence of str
+        Factors whose combinations of levels get a panel each, up to 24.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw all panels; by default the axes of a new figure.
+    alpha : float
+        1 - the level of the rings.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The quarter of cell (i, j) of panel k has the gid ``quarter-k-i-j`` and its ring
+        ``ring-k-i-j``.
+
+    Raises
+    ------
+    ModelError
+        If a factor has not two levels, there are too many panels, or the release can be fitted by
+        no model (Laplace noise).
+    DomainError
+        If a factor is unknown or named twice.
+
+    Notes
+    -----
+    The table is standardised to equal margins, which keeps its odds ratio w: the cells become
+    p = sqrt(w) / (2 (1 + sqrt(w))) on the main diagonal and 1/2 - p off it. Each is a quarter
+    circle of radius sqrt(2 p), so the areas a of the quarters have a00 a11 / (a01 a10) = w, and
+    all are equal if w = 1. A ring covers the radii at the ends of the interval of w, which allows
+    for sampling and noise: rings of neighbouring quarters share a radius exactly if the interval
+    holds 1. The odds ratios are those of the saturated model by noise-aware maximum likelihood,
+    stratum by stratum; numbers in the corners are the released cells.
+
+    References
+    ----------
+    Fienberg, "Graphical methods in categorical data analysis", JASA 70, 1975; Friendly, "A
+    fourfold display for 2 by 2 by k tables", York University Report 217, 1994.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from dpcontingency.domain import Domain
+    >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    >>> release = Release.from_noisy_table([[31.5, 11.2], [17.7, 25.2]], domain, sigma=2.0)
+    >>> ax = fourfold(release, "A", "B", ax=Figure().add_subplot())
+    >>> radius = {patch.get_gid(): getattr(patch, "r", None) for patch in ax.patches}
+    >>> round((radius["quarter-0-0-0"] / radius["quarter-0-0-1"]) ** 4, 2)
+    4.06
+    """
+    check_alpha(alpha)
+    given = (given,) if isinstance(given, str) else tuple(given)
+    panels, levels = panels_of(release, row, column, given, alpha)
+    columns = min(ACROSS, len(panels)) if len(panels) != 4 else 2
+    rows = -(-len(panels) // columns)
+    if ax is None:
+        width, height = STEP[0] * columns * INCHES, STEP[1] * rows * INCHES
+        ax = new_axes(width + 2.8, height + 0.6)
+    for k, panel in enumerate(panels):
+        centre = (STEP[0] * (k % columns), -STEP[1] * (k // columns))
+        _draw(ax, k, panel, centre, levels, beside=k % columns == 0)
+    ax.set_xlim(-1.6, STEP[0] * (columns - 1) + 1.15)
+    ax.set_ylim(-STEP[1] * (rows - 1) - 1.5, 1.9 if given else 1.7)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    write(ax, 0.5, 1.0, short(column), transform=ax.transAxes, ha="center", va="bottom",
+          fontweight="bold")  # fmt: skip
+    write(ax, 0.0, 0.5, short(row), transform=ax.transAxes, ha="right", va="center",
+          fontweight="bold", rotation=90)  # fmt: skip
+    used = {_shade(panel, i, 0) for panel in panels for i in range(2)}
+    legend(
+        ax, [Patch(label=shade.label, **look(shade)) for shade in CLASSES if shade in used],
+        "Cell", loc="center left", bbox_to_anchor=(1.0, 0.5), handleheight=1.2,
+    )  # fmt: skip
+    describe(ax, f"Fourfold display of {row} and {column}.", *map(_in_words, panels))
+    return ax
+
+
+def panels_of(
+    release: Release | MarginRelease, row: str, column: str, given: tuple[str, ...], alpha: float
+) -> tuple[list[Panel], tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The panels, and the levels of the two factors; raises as `fourfold` does."""
+    release, results = source_of(release, "A fourfold display")
+    if results is not None:
+        raise ModelError(
+            "A fourfold display is of a release, whose odds ratios it estimates; pass "
+            "results.model.release, or draw the fit by plots.odds_ratios."
+        )
+    margin = release.margin(*given, row, column)
+    domain = margin.domain
+    for name in (row, column):
+        if len(domain.levels[name]) != 2:
+            raise ModelError(
+                f"A fourfold display is for factors of two levels, and {name!r} has "
+                f"{len(domain.levels[name])}: draw plots.association, or the odds ratios of a fit."
+            )
+    count = math.prod(domain.shape[:-2])
+    if count > MAX_PANELS:
+        raise ModelError(
+            f"A fourfold display has up to {MAX_PANELS} panels and {', '.join(given)} would make "
+            f"{count:,}: name fewer factors in `given`."
+        )
+    model = LogLinearModel(margin, [domain.names])
+    ratios = model.fit(warn_convergence=False).odds_ratios(row, column, alpha=alpha)
+    with np.errstate(divide="ignore"):
+        ends = np.log(ratios[["lower", "upper"]].to_numpy(dtype=np.float64))
+    panels = [
+        Panel(at, cells, log_or, lower, upper, reason)
+        for at, cells, log_or, (lower, upper), reason in zip(
+            ratios.index.get_level_values("at"),
+            margin.noisy.reshape(count, 2, 2),
+            ratios["log_or"],
+            ends,
+            ratios["reason"],
+            strict=True,
+        )
+    ]
+    rows, columns = (tuple(map(label_text, domain.levels[name])) for name in (row, column))
+    return panels, (rows, columns)
+
+
+def radii(log_or: float) -> Array:
+    """The radii of the quarters, shape (2, 2), by the log odds ratio; the largest is below 1.
+
+    Examples
+    --------
+    >>> radii(0.0) ** 2, radii(np.inf)
+    (array([[0.5, 0.5],
+           [0.5, 0.5]]), array([[1., 0.],
+           [0., 1.]]))
+    """
+    on = 0.5 * (1 + math.tanh(log_or / 4))  # 2 p
+    off = 0.5 * (1 - math.tanh(log_or / 4))
+    return np.asarray(np.sqrt(np.array([[on, off], [off, on]])))
+
+
+def _shade(panel: Panel, i: int, j: int) -> Shade:
+    """How a quarter looks: more or less than under independence, and whether that is clear."""
+    if math.isnan(panel.log_or) or panel.log_or == 0:
+        return CLASSES[-1]
+    more = (panel.log_or > 0) == (i == j)
+    held = not (panel.lower > 0 or panel.upper < 0)
+    return CLASSES[2 * held + (not more)]
+
+
+def _draw(
+    ax: Axes,
+    k: int,
+    panel: Panel,
+    centre: tuple[float, float],
+    levels: tuple[tuple[str, ...], tuple[str, ...]],
+    *,
+    beside: bool,
+) -> None:
+    """One panel around its centre."""
+    x, y = centre
+    ax.add_patch(Rectangle((x - 1, y - 1), 2, 2, fill=False, edgecolor=FAINT, linewidth=0.8,
+                           gid=f"frame-{k}"))  # fmt: skip
+    known = not math.isnan(panel.log_or)
+    for i, j in product(range(2), range(2)):
+        start = float(ANGLES[i, j])
+        if known:
+            radius, shade = float(radii(panel.log_or)[i, j]), look(_shade(panel, i, j))
+            gid = f"quarter-{k}-{i}-{j}"
+            ax.add_patch(Wedge(centre, radius, start, start + 90, gid=gid, **shade))
+            _ring(ax, panel, centre, (k, i, j))
+        across, up = SIDES[i][j]
+        cell = _number(float(panel.cells[i, j]))
+        write(ax, x + 0.96 * across, y + 0.96 * up, cell, fontsize=FONT - 1,
+              ha="left" if across < 0 else "right", va="top" if up > 0 else "bottom")  # fmt: skip
+    if panel.title:
+        write(ax, x, y + 1.36, short(panel.title, 34), ha="center", va="bottom")
+    for j, text in enumerate(levels[1]):
+        write(ax, x + j - 0.5, y + 1.06, short(text, 15), ha="center", va="bottom",
+              fontsize=FONT - 1)  # fmt: skip
+    for i, text in enumerate(levels[0]) if beside else ():
+        write(ax, x - 1.08, y + 0.5 - i, short(text, 15), ha="right", va="center", rotation=90,
+              fontsize=FONT - 1)  # fmt: skip
+    said = _ratio_text(panel) if known else "no odds ratio"
+    write(ax, x, y - 1.08, said, ha="center", va="top", fontsize=FONT - 1)
+
+
+def _ring(ax: Axes, panel: Panel, centre: tuple[float, float], at: tuple[int, int, int]) -> None:
+    """The band of radii that the interval allows a quarter."""
+    k, i, j = at
+    if math.isnan(panel.lower) or math.isnan(panel.upper):
+        return
+    ends = sorted(float(radii(end)[i, j]) for end in (panel.lower, panel.upper))
+    start = float(ANGLES[i, j])
+    ax.add_patch(Wedge(centre, ends[1], start, start + 90, width=ends[1] - ends[0], fill=False,
+                       edgecolor=INK, linewidth=0.8, gid=f"ring-{k}-{i}-{j}"))  # fmt: skip
+
+
+def _ratio_text(panel: Panel) -> str:
+    """The odds ratio with its interval."""
+    value, lower, upper = map(_ratio, (panel.log_or, panel.lower, panel.upper))
+    return f"odds ratio {value} ({lower} to {upper})"
+
+
+def _ratio(log_value: float) -> str:
+    if math.isnan(log_value):
+        return "unknown"
+    return "∞" if log_value > 700 else f"{math.exp(log_value):.3g}"
+
+
+def _number(value: float) -> str:
+    """A released cell."""
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1e5 else f"{value:,.1f}"
+
+
+def _in_words(panel: Panel) -> str:
+    """A panel in words."""
+    said = panel.reason if math.isnan(panel.log_or) else _ratio_text(panel)
+    return f"{panel.title}: {said}." if panel.title else f"{said[:1].upper()}{said[1:]}."
