@@ -28,6 +28,7 @@ from dpcontingency.report.drawing import (
     dress,
     legend,
     new_axes,
+    plain_log_ticks,
 )
 
 Array = npt.NDArray[np.float64]
@@ -106,6 +107,7 @@ def power_curve(frame: pd.DataFrame, ax: Axes | None = None, *, wanted: float = 
     ax.axhline(wanted, color=INK, linewidth=0.8, linestyle=":")
     ax.set_xscale("log")
     ax.set_ylim(0, 1.02)
+    plain_log_ticks(ax)
     dress(ax, x="privacy loss mu", y="power")
     legend(ax, handles, "records")
     describe(ax, "Power of a test against the privacy loss mu.", *said)

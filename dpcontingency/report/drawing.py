@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import math
 import re
 import unicodedata
 import warnings
@@ -21,9 +22,11 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 FONT = 9.0
 LONGEST = 28  # Latin letters of a name
+LARGEST_LOG = 300.0  # of a ratio that is drawn and printed as a number
 INK = "#1c1d1e"  # `svg` turns it into the colour of the text around the plot
 FAINT = "#808080"  # can be seen on white and on black
 DARK_TEXT, LIGHT_TEXT = "#111111", "#ffffff"  # on filled areas, which stay as they are
@@ -33,7 +36,8 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 )  # fmt: skip
 
-LETTER, WIDE = 0.58, 1.0  # about how wide a letter is, in units of the font size
+# About how wide letters are, in units of the font size: an average one, and the others.
+LETTER, WIDE, NARROW, BROAD, CAPITAL, SMALL = 0.58, 1.0, 0.37, 0.95, 0.68, 0.61
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,39 @@ def dress(ax: Axes, *, x: str = "", y: str = "", sides: Sequence[str] = ("left",
     ax.set_ylabel(clean(y), color=INK, fontsize=FONT, parse_math=False)
 
 
+def plain_log_ticks(ax: Axes) -> None:
+    """Plain numbers on the logarithmic x axis, once its limits are set."""
+    low, high = ax.get_xlim()
+    subs = (1.0, 2.0, 5.0) if high / low < 1000 else (1.0,)
+    ax.xaxis.set_major_locator(LogLocator(subs=subs, numticks=7))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _decimal(value)))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _decimal(value: float) -> str:
+    """A number on a logarithmic axis; far powers of ten by their exponents."""
+    if 1e-3 <= value < 1e6:
+        return f"{value:,.10g}"
+    digits = str(round(math.log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{digits}"
+
+
+def ratio_text(log_ratio: float) -> str:
+    """A ratio as printed, from its logarithm.
+
+    Examples
+    --------
+    >>> [ratio_text(x) for x in (0.0, -3.0, 8.0, 800.0, math.nan)]
+    ['1', '0.0498', '2,981', '∞', 'unknown']
+    """
+    if math.isnan(log_ratio):
+        return "unknown"
+    if log_ratio > LARGEST_LOG:
+        return "∞"
+    ratio = math.exp(log_ratio)
+    return f"{ratio:,.0f}" if 1e3 <= ratio < 1e6 else f"{ratio:.3g}"
+
+
 def write(ax: Axes, x: float, y: float, text: str, **properties: Any) -> Text:
     """Write a text that is not read as TeX, in the colour of the text around the plot."""
     settings = {"color": INK, "fontsize": FONT, "parse_math": False, "clip_on": False}
@@ -193,7 +230,13 @@ def ems(text: str) -> float:
 def _width(character: str) -> float:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0.0
-    return WIDE if unicodedata.east_asian_width(character) in "WF" else LETTER
+    if unicodedata.east_asian_width(character) in "WF":
+        return WIDE
+    if character in " !'(),-./:;I[]fijlrt{|}":
+        return NARROW
+    if character in "%@MWmw…—":
+        return BROAD
+    return CAPITAL if character.isupper() or character.isdigit() else SMALL
 
 
 def short(text: str, longest: float = LONGEST) -> str:
@@ -203,7 +246,7 @@ def short(text: str, longest: float = LONGEST) -> str:
     if ems(text) <= room:
         return text
     kept = 0
-    room -= LETTER  # for the dots
+    room -= _width("…")
     while (room := room - _width(text[kept])) >= 0:
         kept += 1
     return text[:kept].rstrip() + "…"

@@ -39,7 +39,9 @@ def write_edge(ax: Axes, side: Side, name: str, labels: Sequence[Label]) -> floa
     far = side in ("top", "right")
     sign, edge = (1, 1.0) if far else (-1, 0.0)
     inches = ax.bbox.transformed(ax.figure.dpi_scale_trans.inverted())
-    length = (inches.width if across else inches.height) * 72 / FONT  # in ems
+    sides = (inches.width, inches.height)
+    length = sides[not across] if ax.get_aspect() == "auto" else min(sides)
+    length *= 72 / FONT  # in ems
     turned = across and _overlap(labels, length)
 
     def put(text: str, at: float, distance: float, **look: Any) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from scipy import stats
 
 from dpcontingency.errors import ModelError
@@ -22,6 +21,7 @@ from dpcontingency.report.drawing import (
     FAINT,
     FONT,
     INK,
+    LARGEST_LOG,
     LETTER,
     above,
     clean,
@@ -30,13 +30,14 @@ from dpcontingency.report.drawing import (
     ems,
     in_lines,
     new_axes,
+    plain_log_ticks,
+    ratio_text,
     write,
 )
 
 MAX_ROWS = 150
-LABEL = 44  # Latin letters of a row's label
+LABEL = 52  # Latin letters of a row's label
 REACH = 6.0  # of the typical half interval: what goes further beyond all estimates is cut
-LARGEST_LOG = 300.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def coefficients(
         rows.append(Row(label, estimate, lower, upper, half[k], text))
     level = f"{100 * (1 - alpha):g} % intervals"
     title = f"Coefficients of {results.generating_class} with {level}."
-    ax = _forest(rows, ax, "coefficient", "coefficients, by cols=", reference=0.0)
+    ax = _forest(rows, ax, "coefficient", "by cols=", "the model has none, or `cols` is empty")
     describe(ax, title, *_in_words(rows), "" if results.existence.exists else
              results.existence.reason)  # fmt: skip
     return ax
@@ -193,7 +194,10 @@ def odds_ratios(source: LogLinearResults | pd.DataFrame, ax: Axes | None = None)
         for label, values in zip(frame.index, frame.to_dict("records"), strict=True)
     ]
     title = "Odds ratios with intervals, on a logarithmic axis."
-    ax = _forest(rows, ax, "odds ratio", "rows of odds_ratios()", reference=0.0, logarithmic=True)
+    ax = _forest(
+        rows, ax, "odds ratio", "rows of odds_ratios(), or name a factor there",
+        "the model associates no factors, or the frame is empty", logarithmic=True,
+    )  # fmt: skip
     describe(ax, title, *_in_words(rows))
     return ax
 
@@ -206,19 +210,14 @@ def _ratio_row(label: Any, values: dict[Any, Any]) -> Row:
     names = [str(part) for part in label] if isinstance(label, tuple) else [str(label)]
     parts = [names[0], *(f" × {column}" for column in names[1:2])]
     parts += [f", {at}" for at in names[2:] if at]
-    part = float(values.get("se_sampling", math.nan)) / se if se > 0 else math.nan
+    alone = float(values.get("se_sampling", math.nan))
+    # The interval's own quantile, whatever its level.
+    sampling = (upper - log_or) * alone / se if se > 0 else alone
     text = str(values["reason"]) if math.isnan(log_or) else ""
     if not text:
-        ends = f"{_ratio(lower)} to {_ratio(upper)}"
-        text = f"{_ratio(log_or)} ({ends})"
-    return Row(tuple(parts), log_or, lower, upper, part * (upper - log_or), text)
-
-
-def _ratio(log_value: float) -> str:
-    """A ratio as printed."""
-    if math.isnan(log_value):
-        return "unknown"
-    return "∞" if log_value > LARGEST_LOG else f"{math.exp(log_value):.3g}"
+        ends = f"{ratio_text(lower)} to {ratio_text(upper)}"
+        text = f"{ratio_text(log_or)} ({ends})"
+    return Row(tuple(parts), log_or, lower, upper, sampling, text)
 
 
 def _limit(estimate: float) -> str:
@@ -236,42 +235,48 @@ def _forest(
     ax: Axes | None,
     what: str,
     fewer: str,
+    nothing: str,
     *,
-    reference: float,
     logarithmic: bool = False,
 ) -> Axes:
     """Draw the rows from the top."""
-    if not 0 < len(rows) <= MAX_ROWS:
-        have = f"{len(rows):,} of them" if rows else "none"
+    if not rows:
+        raise ModelError(f"There are no {what}s to draw: {nothing}.")
+    if len(rows) > MAX_ROWS:
         raise ModelError(
-            f"A forest plot shows 1 to {MAX_ROWS} {what}s and here are {have}: "
-            + (f"choose some {fewer}." if rows else "there is nothing to draw.")
+            f"A forest plot shows up to {MAX_ROWS} {what}s and here are {len(rows):,}: choose some "
+            f"{fewer}."
         )
     labels = [in_lines(row.label, LABEL) for row in rows]
     texts = [clean(row.text) for row in rows]
     if ax is None:
         ax = new_axes(*_size(labels, texts))
-    view = _view(rows, reference)
+    view = _view(rows)
     scale = np.exp if logarithmic else np.asarray
     for k, row in enumerate(rows):
-        _draw_row(ax, k, row, view, reference, scale)
-        write(ax, 1.02, k, texts[k], transform=ax.get_yaxis_transform(), va="center")
-    ax.axvline(float(scale(reference)), color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
+        _draw_row(ax, k, row, view, scale)
+        write(ax, 1.04, k, texts[k], transform=ax.get_yaxis_transform(), va="center")
+    ax.axvline(float(scale(0.0)), color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
     if logarithmic:
         ax.set_xscale("log")
-        _ticks(ax, view)
     ax.set_xlim(*map(float, scale(np.array(view))))
+    if logarithmic:
+        plain_log_ticks(ax)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(range(len(rows)), labels, parse_math=False)
     dress(ax, x=what, sides=("bottom",))
-    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="y", length=0, pad=9)
     above(ax, _handles(ax), columns=3)
     return ax
 
 
-def _view(rows: Sequence[Row], reference: float) -> tuple[float, float]:
+def _view(rows: Sequence[Row]) -> tuple[float, float]:
     """The ends of the axis: around all estimates, and the intervals unless these are vast."""
-    centres = [row.estimate for row in rows if math.isfinite(row.estimate)] + [reference]
+    centres = [row.estimate for row in rows if math.isfinite(row.estimate)] + [0.0]
+    # The one end of an estimate at infinity is all that is known of it.
+    centres += [end for row in rows if math.isinf(row.estimate)
+                for end in (row.lower, row.upper) if math.isfinite(end)]  # fmt: skip
+    centres = [min(max(centre, -LARGEST_LOG), LARGEST_LOG) for centre in centres]
     halves = [abs(end - row.estimate) for row in rows for end in (row.lower, row.upper)
               if math.isfinite(row.estimate) and math.isfinite(end)]  # fmt: skip
     ends = [end for row in rows for end in (row.lower, row.upper) if math.isfinite(end)]
@@ -288,9 +293,7 @@ def _view(rows: Sequence[Row], reference: float) -> tuple[float, float]:
     return max(left - room, -LARGEST_LOG), min(right + room, LARGEST_LOG)
 
 
-def _draw_row(
-    ax: Axes, k: int, row: Row, view: tuple[float, float], reference: float, scale: Any
-) -> None:
+def _draw_row(ax: Axes, k: int, row: Row, view: tuple[float, float], scale: Any) -> None:
     """The interval, its sampling part and the estimate."""
 
     def put(x: float, marker: str, gid: str, size: float = 6, **look: Any) -> None:
@@ -298,7 +301,7 @@ def _draw_row(
         ax.plot(scale(x), k, marker=marker, markersize=size, gid=gid, **{**settings, **look})
 
     if math.isnan(row.estimate):
-        put(reference, "x", f"open-{k}")
+        put(0.0, "x", f"open-{k}")
         return
     finite = math.isfinite(row.estimate)
     lower, upper = (
@@ -309,7 +312,7 @@ def _draw_row(
         if finite or inside[0] < inside[1]:
             ax.plot(scale(inside), [k, k], color=INK, linewidth=1.2, gid=f"total-{k}")
         for end, at, marker in zip((lower, upper), inside, "<>", strict=True):
-            if end != at and finite:
+            if end != at and (finite or end != row.estimate):
                 put(at, marker, f"goes-on-{k}", 5)
             elif math.isfinite(end):
                 put(at, "|", f"end-{k}", 5)
@@ -323,15 +326,6 @@ def _draw_row(
             gid=f"sampling-{k}", zorder=3,
         )  # fmt: skip
     put(row.estimate, "o", f"estimate-{k}", 5)
-
-
-def _ticks(ax: Axes, view: tuple[float, float]) -> None:
-    """Plain numbers on a logarithmic axis."""
-    decades = (view[1] - view[0]) / math.log(10)
-    subs = (1.0, 2.0, 5.0) if decades < 3 else (1.0,)
-    ax.xaxis.set_major_locator(LogLocator(subs=subs, numticks=9))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _handles(ax: Axes) -> list[Line2D]:
@@ -353,9 +347,8 @@ def _size(labels: Sequence[str], texts: Sequence[str]) -> tuple[float, float]:
     """Inches for the rows, with room for their labels and numbers."""
     widest = max(ems(line) for label in labels for line in label.split("\n"))
     numbers = max(map(ems, texts))
-    lines = sum(1 + label.count("\n") for label in labels)
-    width = 3.4 + (widest + numbers + 2 * LETTER) * FONT / 72
-    return width, 1.1 + 0.15 * lines + 0.11 * len(labels)
+    pitch = 0.36 if any("\n" in label for label in labels) else 0.25
+    return 3.4 + (widest + numbers + 2 * LETTER) * FONT / 72, 1.1 + pitch * len(labels)
 
 
 def _in_words(rows: Sequence[Row], most: int = 40) -> list[str]:

@@ -28,7 +28,9 @@ from dpcontingency.report.drawing import (
     legend,
     look,
     new_axes,
+    ratio_text,
     short,
+    short_inside,
     write,
 )
 from dpcontingency.report.residuals import source_of
@@ -153,15 +155,18 @@ def fourfold(
     for k, panel in enumerate(panels):
         centre = (STEP[0] * (k % columns), -STEP[1] * (k // columns))
         _draw(ax, k, panel, centre, levels, beside=k % columns == 0)
-    ax.set_xlim(-1.6, STEP[0] * (columns - 1) + 1.15)
-    ax.set_ylim(-STEP[1] * (rows - 1) - 1.5, 1.9 if given else 1.7)
+    top, bottom = (1.36, -STEP[1] * (rows - 1) - 1.4)
+    ax.set_xlim(-1.7, STEP[0] * (columns - 1) + 1.1)
+    ax.set_ylim(bottom, top + (0.9 if given else 0.4))
     ax.set_aspect("equal")
     ax.set_axis_off()
-    write(ax, 0.5, 1.0, short(column), transform=ax.transAxes, ha="center", va="bottom",
+    middle = STEP[0] * (columns - 1) / 2, -STEP[1] * (rows - 1) / 2
+    write(ax, middle[0], top + (0.4 if given else 0.0), short(column), ha="center", va="bottom",
           fontweight="bold")  # fmt: skip
-    write(ax, 0.0, 0.5, short(row), transform=ax.transAxes, ha="right", va="center",
-          fontweight="bold", rotation=90)  # fmt: skip
-    used = {_shade(panel, i, 0) for panel in panels for i in range(2)}
+    write(ax, -1.35, middle[1], short(row), ha="right", va="center", fontweight="bold",
+          rotation=90)  # fmt: skip
+    known = [panel for panel in panels if not math.isnan(panel.log_or)]
+    used = {_shade(panel, i, 0) for panel in known for i in range(2)}
     legend(
         ax, [Patch(label=shade.label, **look(shade)) for shade in CLASSES if shade in used],
         "Cell", loc="center left", bbox_to_anchor=(1.0, 0.5), handleheight=1.2,
@@ -263,7 +268,7 @@ def _draw(
         write(ax, x + 0.96 * across, y + 0.96 * up, cell, fontsize=FONT - 1,
               ha="left" if across < 0 else "right", va="top" if up > 0 else "bottom")  # fmt: skip
     if panel.title:
-        write(ax, x, y + 1.36, short(panel.title, 34), ha="center", va="bottom")
+        write(ax, x, y + 1.36, short_inside(panel.title, 28), ha="center", va="bottom")
     for j, text in enumerate(levels[1]):
         write(ax, x + j - 0.5, y + 1.06, short(text, 15), ha="center", va="bottom",
               fontsize=FONT - 1)  # fmt: skip
@@ -287,14 +292,8 @@ def _ring(ax: Axes, panel: Panel, centre: tuple[float, float], at: tuple[int, in
 
 def _ratio_text(panel: Panel) -> str:
     """The odds ratio with its interval."""
-    value, lower, upper = map(_ratio, (panel.log_or, panel.lower, panel.upper))
+    value, lower, upper = map(ratio_text, (panel.log_or, panel.lower, panel.upper))
     return f"odds ratio {value} ({lower} to {upper})"
-
-
-def _ratio(log_value: float) -> str:
-    if math.isnan(log_value):
-        return "unknown"
-    return "∞" if log_value > 700 else f"{math.exp(log_value):.3g}"
 
 
 def _number(value: float) -> str:

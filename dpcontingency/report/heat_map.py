@@ -16,8 +16,10 @@ from dpcontingency.report.drawing import (
     FONT,
     INK,
     describe,
+    ems,
     legend,
     new_axes,
+    short,
     text_on,
 )
 from dpcontingency.report.edges import Label, write_edge
@@ -100,8 +102,10 @@ def heat_map(overview: pd.DataFrame, ax: Axes | None = None) -> Axes:
             "rows of some of them."
         )
     if ax is None:
-        side = CELL * (len(names) - 1)
-        ax = new_axes(max(side, 1.2) + 3.6, max(side, 1.2) + 1.6)
+        side = max(CELL * (len(names) - 1), 1.4)
+        label = max(ems(short(name)) for name in names) * FONT / 72
+        below = label if label > side / (len(names) - 1) else 0.2
+        ax = new_axes(side + label + 2.2, side + below + 0.6)
     place = {name: k for k, name in enumerate(names)}
     small = len(names) > WITH_INTERVALS
     for k, pair in enumerate(pairs):
@@ -129,7 +133,7 @@ def _draw_cell(ax: Axes, k: int, pair: dict[Any, Any], at: tuple[int, int], *, s
         return
     colour = strength_of(value).colour
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor=INK, linewidth=0.6,
-                           gid=f"pair-{k}"))  # fmt: skip
+                           clip_on=False, gid=f"pair-{k}"))  # fmt: skip
     text = f"{value:.2f}"
     if not small and not (math.isnan(lower) or math.isnan(upper)):
         text += f"\n{lower:.2f}–{upper:.2f}"

@@ -1,4 +1,4 @@
-"""How much of each margin is noise: its size beside that of the cells and their sampling error."""
+"""How much of each margin is noise: its size beside that of the cells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from dpcontingency.errors import ModelError, ReleaseError
 from dpcontingency.release.margins import MarginRelease
@@ -29,49 +28,87 @@ from dpcontingency.report.drawing import (
     ems,
     in_lines,
     new_axes,
+    plain_log_ticks,
     write,
 )
 from dpcontingency.report.residuals import Released, source_of
 
 MAX_ROWS = 64
+DEFAULT_ROWS = 40
+BURIED = 2.0  # standard deviations of the noise: a cell below that may be nothing else
 LABEL = 40
 Factors: TypeAlias = tuple[str, ...]
 
-SIZE: dict[str, Any] = {"marker": "|", "color": INK, "markersize": 9, "markeredgewidth": 1.6}
-SAMPLING: dict[str, Any] = {
-    "marker": "o",
-    "color": BLUE,
-    "markerfacecolor": "none",
-    "markeredgewidth": 1.6,
-    "markersize": 6,
-}
-NOISE: dict[str, Any] = {"marker": "D", "color": VERMILION, "markersize": 5}
+CELLS: dict[str, Any] = {"color": FAINT, "linewidth": 4, "solid_capstyle": "butt", "zorder": 1}
+EATEN: dict[str, Any] = {"color": VERMILION, "linewidth": 1.6, "zorder": 2}
+MEDIAN: dict[str, Any] = {"linestyle": "", "marker": "|", "color": INK, "markersize": 11,
+                          "markeredgewidth": 1.8}  # fmt: skip
+SAMPLING: dict[str, Any] = {"linestyle": "", "marker": "o", "color": BLUE, "markersize": 6,
+                            "markerfacecolor": "none", "markeredgewidth": 1.6}  # fmt: skip
+NOISE: dict[str, Any] = {"linestyle": "", "marker": "D", "color": VERMILION, "markersize": 5}
+BELOW: dict[str, Any] = {"linestyle": "", "marker": "<", "color": INK, "markersize": 5,
+                         "clip_on": False}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A margin in three numbers.
+    """A margin in numbers.
 
     Attributes
     ----------
     factors : tuple of str
         The margin.
-    size : float
-        Records a possible cell, on average.
-    sampling, noise : float
-        Standard deviations of a cell of that size, from sample to sample and by the noise.
+    cells : int
+        Its possible cells.
+    smallest, median, largest : float
+        Of the released cells; nan where none is possible.
+    sampling : float
+        Standard deviation of a cell of the median size from sample to sample.
+    noise : float
+        Standard deviation of the noise, root mean square over the cells.
+    buried : int
+        Cells below 2 standard deviations of their noise.
     """
 
     factors: Factors
-    size: float
+    cells: int
+    smallest: float
+    median: float
+    largest: float
     sampling: float
     noise: float
+    buried: int
 
-    @property
-    def share(self) -> float:
-        """The noise's part of the variance, nan where there is none."""
-        whole = self.sampling**2 + self.noise**2
-        return self.noise**2 / whole if whole > 0 else math.nan
+    @classmethod
+    def of(cls, release: Released, factors: Factors) -> Signal:
+        """Look at a margin of a release."""
+        margin = release.margin(*factors)
+        possible = margin.domain.possible()
+        values, sd = margin.noisy[possible], np.asarray(margin.noise_sd)[possible]
+        if not values.size:
+            return cls(factors, 0, math.nan, math.nan, math.nan, 0.0, 0.0, 0)
+        median = float(np.median(values))
+        mean = max(median, 0.0)
+        variance = mean * (1 - mean / max(_stratum(margin, possible), mean, 1e-300))
+        return cls(
+            factors,
+            values.size,
+            float(values.min()),
+            median,
+            float(values.max()),
+            math.sqrt(max(variance, 0.0)),
+            float(np.sqrt(np.mean(sd**2))),
+            int((values < BURIED * sd).sum()),
+        )
+
+
+def _stratum(margin: Released, possible: npt.NDArray[np.bool_]) -> float:
+    """The public total that a cell is part of: that of an average stratum; infinite without one."""
+    if margin.totals is None:
+        return math.inf
+    others = tuple(k for k, name in enumerate(margin.domain.names) if name not in margin.strata)
+    strata = int(possible.any(axis=others).sum()) if others else int(possible.sum())
+    return float(margin.n_total_estimate) / max(strata, 1)
 
 
 def noise_versus_signal(
@@ -80,7 +117,7 @@ def noise_versus_signal(
     *,
     margins: Iterable[Sequence[str]] | None = None,
 ) -> Axes:
-    """The noise in a cell of each margin, against the size of its cells and their sampling error.
+    """The noise in a cell of each margin, beside the sizes of its cells and their sampling error.
 
     Parameters
     ----------
@@ -90,15 +127,16 @@ def noise_versus_signal(
         Where to draw; by default the axes of a new figure.
     margins : iterable of sequences of str, optional
         Which margins to draw, up to 64. By default those of one factor, then of two and so on, as
-        long as all of an order fit, and the joint table; of a `MarginRelease` what was released
-        and its parts.
+        long as all of an order fit in 40 rows, and the joint table; of a `MarginRelease` what was
+        released and its parts.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Row k, from the top, has the marks ``noise-k``, ``sampling-k`` and ``size-k`` on one
-        logarithmic axis of records. Where the noise is more than the sampling error the line
-        between them is thick and whole, else thin and dotted.
+        Row k, from the top, has the marks ``noise-k``, ``sampling-k`` and ``median-k`` and the
+        line ``cells-k`` from the smallest to the largest released cell, on one logarithmic axis
+        of records. Cells of at most 0 are beyond its left end, where an arrow ``below-k`` says so.
+        Where the noise is larger than the median cell a thick line ``eaten-k`` joins them.
 
     Raises
     ------
@@ -109,10 +147,10 @@ def noise_versus_signal(
 
     Notes
     -----
-    A cell of average size stands for the margin: n / c records, c the number of possible cells.
-    From sample to sample it varies by sqrt(n / c (1 - 1 / k)), k the number of possible cells that
-    share its public total, and by sqrt(n / c) where no total is public. The noise is the root mean
-    square over the cells. The percentage is the noise's part of the sum of both variances.
+    The sampling error is that of a cell of the median size: sqrt(m (1 - m / t)), t the public total
+    that it is part of (of an average stratum), and sqrt(m) where no total is public. The noise is
+    the root mean square over the cells. Numbers on the right count the cells below 2 standard
+    deviations of their noise, which may be noise and nothing else.
 
     Examples
     --------
@@ -130,24 +168,28 @@ def noise_versus_signal(
     signals, left_out = signals_of(source, margins)
     labels = [in_lines(_parts(signal.factors), LABEL) for signal in signals]
     if ax is None:
-        width = 4.6 + (max(ems(line) for text in labels for line in text.split("\n"))) * FONT / 72
-        ax = new_axes(width, 1.2 + 0.24 * len(signals))
+        widest = max(ems(line) for text in labels for line in text.split("\n"))
+        pitch = 0.36 if any("\n" in text for text in labels) else 0.26
+        ax = new_axes(4.8 + widest * FONT / 72, 1.3 + pitch * len(signals))
     low, high = _view(signals)
-    ax.set_xscale("log")
     for k, signal in enumerate(signals):
         _draw_row(ax, k, signal, low)
+        write(ax, 1.04, k, _said(signal), transform=ax.get_yaxis_transform(), va="center")
+    ax.set_xscale("log")
     ax.set_xlim(low, high)
-    ax.set_ylim(len(signals) - 0.4, -0.6)
+    noisy = any(signal.noise > 0 for signal in signals)
+    ax.set_ylim(len(signals) - 0.4, -1.3 if noisy else -0.6)
     ax.set_yticks(range(len(signals)), labels, parse_math=False)
-    ax.xaxis.set_major_locator(LogLocator(numticks=9))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    plain_log_ticks(ax)
     dress(ax, x="records in a cell", sides=("bottom",))
-    ax.tick_params(axis="y", length=0)
-    above(ax, _handles(), columns=3)
+    ax.tick_params(axis="y", length=0, pad=9)
+    above(ax, _handles(ax), columns=3)
+    if noisy:
+        write(ax, 1.04, -0.9, "below 2 noise SD", transform=ax.get_yaxis_transform(), va="center",
+              fontsize=FONT - 1)  # fmt: skip
     if left_out:
-        write(ax, 0.0, -0.02, left_out, transform=ax.transAxes, va="top", fontsize=FONT - 1)
-    describe(ax, "Noise in a cell of each margin against the size of its cells.",
+        ax.set_xlabel(f"records in a cell\n{left_out}")
+    describe(ax, "Noise in a cell of each margin beside the sizes of its cells.",
              *map(_in_words, signals), left_out)  # fmt: skip
     return ax
 
@@ -160,12 +202,12 @@ def signals_of(
         chosen = [(one,) if isinstance(one, str) else tuple(one) for one in margins]
         if not 0 < len(chosen) <= MAX_ROWS:
             raise ModelError(f"Name 1 to {MAX_ROWS} margins to draw; got {len(chosen):,}.")
-        return [_signal(release, factors) for factors in chosen], ""
+        return [Signal.of(release, factors) for factors in chosen], ""
     chosen, left = _default_margins(release)
     signals, without_law = [], 0
     for factors in chosen:
         try:
-            signals.append(_signal(release, factors))
+            signals.append(Signal.of(release, factors))
         except ReleaseError:  # strata summed over whose noise is not alike
             without_law += 1
     said = []
@@ -184,9 +226,9 @@ def _default_margins(release: Released) -> tuple[list[Factors], int]:
     chosen: list[Factors] = []
     for order in range(1, largest + 1):
         parts = dict.fromkeys(part for one in wanted for part in combinations(one, order))
-        if len(chosen) + len(parts) > MAX_ROWS - (order < largest and len(wanted) == 1):
+        if len(chosen) + len(parts) > DEFAULT_ROWS - (order < largest and len(wanted) == 1):
             if order == 1:
-                return list(parts)[:MAX_ROWS], len(parts) - MAX_ROWS
+                return list(parts)[:DEFAULT_ROWS], len(parts) - DEFAULT_ROWS
             break
         chosen += parts
     if len(wanted) == 1 and len(chosen[-1]) < largest:
@@ -208,74 +250,68 @@ def _count(wanted: Sequence[Factors]) -> int:
     })  # fmt: skip
 
 
-def _signal(release: Released, factors: Factors) -> Signal:
-    margin = release.margin(*factors)
-    possible = margin.domain.possible()
-    cells = int(possible.sum())
-    n = release.n_total_estimate
-    if cells == 0 or n <= 0:
-        return Signal(factors, math.nan, math.nan, _root_mean_square(margin, possible))
-    size = n / cells
-    sampling = size
-    if margin.totals is not None:
-        others = tuple(k for k, name in enumerate(factors) if name not in margin.strata)
-        strata = int(possible.any(axis=others).sum()) if others else cells
-        sampling = size * (1 - strata / cells)
-    return Signal(factors, size, math.sqrt(max(sampling, 0.0)), _root_mean_square(margin, possible))
-
-
-def _root_mean_square(margin: Released, possible: npt.NDArray[np.bool_]) -> float:
-    sd = np.asarray(margin.noise_sd)[possible]
-    return float(np.sqrt(np.mean(sd**2))) if sd.size else 0.0
-
-
 # ------------------------------------------------------------------ drawing
 
 
 def _view(signals: Sequence[Signal]) -> tuple[float, float]:
-    """The ends of the axis, around all that is above 0."""
-    values = [v for s in signals for v in (s.size, s.sampling, s.noise) if v > 0]
+    """The ends of the axis, around the noise and the cells that are not far below it."""
+    noise = [s.noise for s in signals if s.noise > 0]
+    floor = min(noise) / 10 if noise else 0.0
+    values = [v for s in signals for v in (s.smallest, s.median, s.largest, s.sampling)]
+    values = [v for v in values if v > floor] + noise
     low, high = (min(values), max(values)) if values else (1.0, 10.0)
     return low / 1.6, high * 1.6
 
 
 def _draw_row(ax: Axes, k: int, signal: Signal, low: float) -> None:
-    noise, sampling = (max(v, low) for v in (signal.noise, signal.sampling))
-    if not math.isnan(signal.sampling):
-        eaten = signal.noise > signal.sampling
-        ax.plot([sampling, noise], [k, k], color=VERMILION if eaten else FAINT,
-                linewidth=2.5 if eaten else 1.0, linestyle="-" if eaten else ":", zorder=1,
-                gid=f"line-{k}")  # fmt: skip
-        ax.plot(signal.size, k, linestyle="", gid=f"size-{k}", **SIZE)
-    if signal.sampling > 0:
-        ax.plot(signal.sampling, k, linestyle="", gid=f"sampling-{k}", **SAMPLING)
-    if signal.noise > 0:
-        ax.plot(signal.noise, k, linestyle="", gid=f"noise-{k}", **NOISE)
-    write(ax, 1.02, k, _said(signal), transform=ax.get_yaxis_transform(), va="center")
+    if signal.largest > low:
+        ax.plot([max(signal.smallest, low), signal.largest], [k, k], gid=f"cells-{k}", **CELLS)
+    if signal.smallest < low:
+        ax.plot(low, k, gid=f"below-{k}", **BELOW)
+    if signal.noise > signal.median:
+        ax.plot([max(signal.median, low), signal.noise], [k, k], gid=f"eaten-{k}", **EATEN)
+    for name, value, look in (
+        ("median", signal.median, MEDIAN),
+        ("sampling", signal.sampling, SAMPLING),
+        ("noise", signal.noise, NOISE),
+    ):
+        if value > low:
+            ax.plot(value, k, gid=f"{name}-{k}", **look)
 
 
-def _handles() -> list[Line2D]:
-    looks = (("noise, SD", NOISE), ("sampling, SD", SAMPLING), ("size", SIZE))
-    return [Line2D([], [], linestyle="", label=label, **look) for label, look in looks]
+def _handles(ax: Axes) -> list[Line2D]:
+    """What the marks that were drawn mean."""
+    drawn = {str(line.get_gid()).rpartition("-")[0] for line in ax.lines}
+    looks = {
+        "noise": ("noise, SD", NOISE),
+        "sampling": ("sampling, SD", SAMPLING),
+        "median": ("median cell", MEDIAN),
+        "cells": ("all cells", CELLS),
+        "below": ("and lower", BELOW),
+        "eaten": ("noise above the median cell", EATEN),
+    }
+    return [
+        Line2D([], [], label=label, **look) for key, (label, look) in looks.items() if key in drawn
+    ]
 
 
 def _said(signal: Signal) -> str:
-    """The noise's part of the variance, or why there is none."""
-    if math.isnan(signal.size):
-        return "total not above 0"
+    """How many cells may be noise and nothing else."""
+    if not signal.cells:
+        return "no possible cell"
     if signal.noise == 0:
-        return "public" if signal.sampling == 0 else "no noise"
-    percent = 100 * signal.share
-    if 0 < percent < 0.05:
-        return "noise < 0.1 %"
-    return f"noise {percent:.{1 if percent < 1 else 0}f} %"
+        return "no noise"
+    return f"{signal.buried:,} of {signal.cells:,} cells"
 
 
 def _in_words(signal: Signal) -> str:
     """A margin in words."""
+    names = ", ".join(signal.factors)
+    if not signal.cells or signal.noise == 0:
+        return f"{names}: {_said(signal)}."
     return (
-        f"{', '.join(signal.factors)}: about {signal.size:.3g} records in a cell, sampling SD "
-        f"{signal.sampling:.3g}, noise SD {signal.noise:.3g} ({_said(signal)})."
+        f"{names}: noise SD {signal.noise:.3g}, sampling SD {signal.sampling:.3g}, median cell "
+        f"{signal.median:.3g}; {_said(signal)} below 2 noise SD."
     )
 
 
