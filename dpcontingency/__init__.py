@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from dpcontingency.inference.layouts import joint_or_margins
     from dpcontingency.inference.loglinear import LogLinearModel
+    from dpcontingency.inference.overview import association_overview
     from dpcontingency.inference.planning import (
         minimum_mu,
         minimum_n,
@@ -99,6 +100,7 @@ __all__ = [
     "Release",
     "TestResult",
     "all_kway",
+    "association_overview",
     "cmh_test",
     "compare",
     "compare_mechanisms",
@@ -184,6 +186,7 @@ _HOMES = {
     "independence_test": "inference.hypothesis",
     "joint_or_margins": "inference.layouts",
     "LogLinearModel": "inference.loglinear",
+    "association_overview": "inference.overview",
     "minimum_mu": "inference.planning",
     "minimum_n": "inference.planning",
     "power": "inference.planning",

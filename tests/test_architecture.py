@@ -112,6 +112,7 @@ FLOORS = {
     "inference.risks": 6,
     "inference.ordinal": 6,
     "inference.strength": 6,
+    "inference.overview": 6,
     "inference.saturated": 6,
     "inference.contour": 5,
     "inference.estimates": 4,

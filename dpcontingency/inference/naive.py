@@ -54,10 +54,10 @@ def noise_ignored(result: TestResult) -> NoiseIgnored | None:
     Returns
     -------
     NoiseIgnored or None
-        None for other tests, and where there is no noise. Cells below 0.5 are raised to it, as
-        in what users do. Its size is found by drawing counts from the fitted null (as the
-        bootstrap does) and noise from the law of the release: Monte-Carlo standard error 0.005
-        at 5 %.
+        None for other tests, for released margins, and where there is no noise. Cells below 0.5
+        are raised to it, as in what users do. Its size is found by drawing counts from the fitted
+        null (as the bootstrap does) and noise from the law of the release: Monte-Carlo standard
+        error 0.005 at 5 %.
 
     Examples
     --------
@@ -72,6 +72,8 @@ def noise_ignored(result: TestResult) -> NoiseIgnored | None:
     """
     fit = result.null_fit
     if fit is None or fit.model.release.noise.is_exact or fit.model.offset is not None:
+        return None
+    if not fit.model.cells.can_replicate:
         return None
     generators = [set(margin) for margin in fit.generators]
     given = set.intersection(*generators) if generators else set()

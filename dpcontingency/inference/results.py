@@ -276,6 +276,7 @@ class LogLinearResults(CoefficientResults):
         kind: Kind = "conditional",
         *,
         alpha: float = 0.05,
+        profile: bool = True,
     ) -> pd.DataFrame:
         """Odds ratios of each pair of factors that the model associates.
 
@@ -287,6 +288,9 @@ class LogLinearResults(CoefficientResults):
             The first level with each other one, or neighbouring levels.
         alpha : float
             1 - the level of the intervals.
+        profile : bool
+            Whether to seek the finite end of the interval of a ratio at 0 or infinity, which can
+            take seconds for each; without it that end is nan.
 
         Returns
         -------
@@ -331,7 +335,7 @@ class LogLinearResults(CoefficientResults):
         pairs = associated_pairs(domain.names, associations, row, column)
 
         def one_sided(combination: Array, drift: float) -> tuple[float, float]:
-            if not self.maximises_likelihood:
+            if not (profile and self.maximises_likelihood):
                 return (np.nan, np.inf) if drift > 0 else (-np.inf, np.nan)
             return self._profile(combination).interval(self.llf, alpha, drift=drift)
 

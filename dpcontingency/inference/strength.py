@@ -23,6 +23,8 @@ from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 
+NO_RECORDS = "no more than one level of a factor holds records, as far as can be told"
+
 # A mean square contingency X2 / n, whatever it comes from, to a measure of it.
 Measure = Callable[["Contingency", float], float]
 
@@ -121,27 +123,38 @@ def contingency(of: Contingency, square: float) -> float:
     return math.sqrt(square / (1 + square))
 
 
-def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
-    """A measure that grows with X2 / n."""
+def obstacle(about: TwoFactors) -> str:
+    """Why no strength of association can be said of two factors; empty where it can."""
     reason = about.one_level()
     if not reason and about.domain.structural_zeros:
         reason = (
             "the table has structural zeros, which are no independence to measure from; fit a "
             "model and test it"
         )
+    return reason
+
+
+def with_interval(of: Contingency, of_square: Measure, alpha: float) -> tuple[float, float, float]:
+    """A measure that grows with X2 / n, with an interval that is widened to hold it."""
+    value = of_square(of, of.square)
+    lower, upper = (
+        v(of, end) if of_square is bias_corrected_v else of_square(of, end)
+        for end in of.interval(alpha)
+    )
+    return value, min(lower, value), max(upper, value)
+
+
+def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
+    """A measure that grows with X2 / n."""
+    reason = obstacle(about)
     if reason:
         return about.undefined(name, about.in_words, reason)
     of = Contingency.of(about)
     if of.df == 0:
-        return about.undefined(
-            name, about.in_words,
-            "no more than one level of a factor holds records, as far as can be told",
-        )  # fmt: skip
-    value = of_square(of, of.square)
-    ends = [v(of, end) if of_square is bias_corrected_v else of_square(of, end)
-            for end in of.interval(about.alpha)]  # fmt: skip
+        return about.undefined(name, about.in_words, NO_RECORDS)
+    value, lower, upper = with_interval(of, of_square, about.alpha)
     notes = about.notes
-    if ends[1] <= value:
+    if upper <= value:
         notes = (
             *notes,
             "The statistic is in the lower tail even of independence, so the interval ends at the "
@@ -149,7 +162,7 @@ def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
         )
     return Estimate(
         name, about.in_words, value, _standard_error(about, of, of_square, value),
-        (min(ends[0], value), max(ends[1], value)), 1 - about.alpha,
+        (lower, upper), 1 - about.alpha,
         "noncentrality / n", math.nan, about.accounts_for, "", notes,
     )  # fmt: skip
 
@@ -209,7 +222,7 @@ def _noise_part(expected: Array, law: GaussianCells) -> float:
     inverse = np.divide(1.0, expected, out=np.zeros(expected.shape), where=alive)
     out = 0.0
     for e, v_, over in zip(expected, variances, inverse, strict=True):
-        images = _interaction(e, np.eye(e.size).reshape(e.size, *e.shape))
+        images = interaction_part(e, np.eye(e.size).reshape(e.size, *e.shape))
         out += float((v_.ravel() * (images**2 * over).sum(axis=(1, 2))).sum())
     if law.strata is None:
         return out
@@ -218,7 +231,7 @@ def _noise_part(expected: Array, law: GaussianCells) -> float:
         if part.any():
             image = np.stack(
                 [
-                    _interaction(e, z)
+                    interaction_part(e, z)
                     for e, z in zip(expected, part.reshape(expected.shape), strict=True)
                 ]
             )
@@ -226,7 +239,7 @@ def _noise_part(expected: Array, law: GaussianCells) -> float:
     return out
 
 
-def _interaction(e: Array, z: Array) -> Array:
+def interaction_part(e: Array, z: Array) -> Array:
     """A z of one group, shape (..., r, c)."""
     whole = e.sum()
     if whole == 0:

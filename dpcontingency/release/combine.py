@@ -9,8 +9,9 @@ import numpy as np
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
+from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.noise import GaussianNoise
-from dpcontingency.release.release import Release
+from dpcontingency.release.release import Origin, Release
 
 SAMPLE = "sample"
 
@@ -27,7 +28,7 @@ def combine_samples(releases: Sequence[Release]) -> tuple[Release, tuple[str]]:
     -------
     Release
         With a first factor for the sample, whose levels are 1, 2, ...; its totals are the strata
-        where they are public.
+        where they are public. Its loss is the largest of the samples', each record being in one.
     tuple of one str
         The name of that factor.
 
@@ -61,7 +62,8 @@ def combine_samples(releases: Sequence[Release]) -> tuple[Release, tuple[str]]:
     public = releases[0].totals is not None
     given = [release.conditioned() for release in releases]
     relations = {release.neighbours for release in releases}
-    protected = all(release.private for release in releases)
+    relation = relations.pop() if len(relations) == 1 else None
+    said = [release.statement()["Privacy"] for release in releases]
     combined = Release(
         domain=stacked,
         noisy=np.stack([release.noisy for release in given]),
@@ -70,15 +72,31 @@ def combine_samples(releases: Sequence[Release]) -> tuple[Release, tuple[str]]:
         ),
         estimate=np.stack([release.estimate for release in releases]),
         sigma=max(release.sigma for release in releases),
-        privacy=None,
-        neighbours=relations.pop() if len(relations) == 1 else None,
+        privacy=_loss(releases) if relation else None,
+        neighbours=relation,
         strata=(name,) if public else (),
         totals=np.array([release.n_total for release in releases]) if public else None,
         mechanism=None,
-        origin="third-party" if protected else "simulated",
-        provenance={"samples": [release.statement() for release in releases]},
+        origin=_origin(releases),
+        provenance={"samples": "; ".join(f"{k}: {text}" for k, text in enumerate(said, 1))},
     )
     return combined, (name,)
+
+
+def _loss(releases: Sequence[Release]) -> GDP | None:
+    """The largest loss, where all are stated: a record is in one sample, and no other tells of it.
+
+    Two neighbouring sets of all records differ in one sample, so the trade-off curve of all
+    releases together is that of this sample's release.
+    """
+    losses = [release.privacy for release in releases if release.privacy is not None]
+    return max(losses, key=lambda loss: loss.mu) if len(losses) == len(releases) else None
+
+
+def _origin(releases: Sequence[Release]) -> Origin:
+    if all(release.private for release in releases):
+        return "third-party"
+    return "exact" if all(release.noise.is_exact for release in releases) else "simulated"
 
 
 def _checked(releases: Any) -> list[Release]:

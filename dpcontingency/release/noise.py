@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
+from scipy.optimize import brentq
 
 from dpcontingency.errors import ReleaseError
 
@@ -98,6 +100,10 @@ class GaussianNoise:
             return np.sqrt(self.variances)
         # A stratum of one noisy cell is known exactly; rounding must not make it negative.
         return np.sqrt(self.variances * np.maximum(1 - self._share(self.strata), 0))
+
+    def half_widths(self, level: float = 0.95) -> Array:
+        """How far from 0 the noise of each cell stays with a probability of ``level``."""
+        return np.asarray(stats.norm.isf((1 - level) / 2) * self.sd())
 
     def condition(
         self, noisy: Array, totals: npt.NDArray[Any], strata: tuple[int, ...]
@@ -308,6 +314,11 @@ class LaplaceNoise:
         """Return the standard deviation of the noise in each cell."""
         return np.sqrt(self.variances)
 
+    def half_widths(self, level: float = 0.95) -> Array:
+        """How far from 0 the noise of each cell stays with a probability of ``level``."""
+        widths = {m: _laplace_quantile(int(m), (1 - level) / 2) for m in np.unique(self.terms)}
+        return np.array([widths[m] for m in self.terms.flat]).reshape(self.shape) * self.scale
+
     def margin(self, axes: Sequence[int]) -> LaplaceNoise:
         """Return the law of the margin over some axes, in the order given."""
         dropped = tuple(i for i in range(len(self.shape)) if i not in axes)
@@ -361,6 +372,24 @@ def stratum_labels(shape: tuple[int, ...], strata: tuple[int, ...]) -> npt.NDArr
     sizes = [n if i in strata else 1 for i, n in enumerate(shape)]
     numbers = np.arange(math.prod(sizes)).reshape(sizes)
     return np.broadcast_to(numbers, shape).ravel()
+
+
+def _laplace_quantile(terms: int, tail: float) -> float:
+    """The upper quantile of a sum of so many standard Laplace variables.
+
+    The sum is G - H, two Gamma(m) variables. Given H, P(G > x + H) is a Poisson tail; its mean
+    over H is sum_j P(B = j) P(Poisson(x) < m - j), with B negative binomial (m, 1/2).
+    """
+    if terms == 0:
+        return 0.0
+    j = np.arange(terms)
+    weights = stats.nbinom.pmf(j, terms, 0.5)
+
+    def excess(x: float) -> float:
+        return float(weights @ stats.poisson.cdf(terms - 1 - j, x)) - tail
+
+    # By Chebyshev's inequality, the variance being 2 m.
+    return float(brentq(excess, 0.0, math.sqrt(terms / tail), xtol=1e-12))
 
 
 def _packed(values: npt.NDArray[Any]) -> Any:

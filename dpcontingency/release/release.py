@@ -412,7 +412,9 @@ class Release:
         low, high = self.noise_range
         sd = f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
         missing = self.provenance.get("missing")
-        if self.origin == "simulated":
+        if self.origin == "simulated" and "samples" in self.provenance:
+            loss = f"NOT PRIVATE: not all samples are ({self.provenance['samples']})"
+        elif self.origin == "simulated":
             loss = f"NOT PRIVATE: simulated, at {loss}"
         elif not self.domain.is_public:
             loss = f"NOT PRIVATE: levels read off the records, outside the loss of {loss}"

@@ -151,3 +151,17 @@ def test_simulated_release_has_laplace_noise():
     x = release.noisy / release.sigma
     assert np.mean(np.abs(x)) == pytest.approx(1, abs=0.02)
     assert np.mean(x**2) == pytest.approx(2, abs=0.1)
+
+
+def test_half_widths_hold_the_noise():
+    noise = LaplaceNoise(2.0, np.array([[0, 1, 2], [7, 60, 5000]]))
+    widths = noise.half_widths(0.95)
+    assert widths[0, 0] == 0
+    assert widths[0, 1] == pytest.approx(2.0 * np.log(20))
+    # Of two variables P(X > x) = (2 + x) exp(-x) / 4.
+    x = widths[0, 2] / 2
+    assert (2 + x) * np.exp(-x) / 4 == pytest.approx(0.025)
+    assert widths[1, 2] == pytest.approx(1.959964 * noise.sd()[1, 2], rel=1e-3)
+    rng = np.random.default_rng(5)
+    inside = np.mean([np.abs(noise.sample(rng)) <= widths for _ in range(20_000)], axis=0)
+    np.testing.assert_allclose(inside.ravel()[1:], 0.95, atol=4 * np.sqrt(0.05 * 0.95 / 20_000))

@@ -334,3 +334,9 @@ def test_stratum_labels_number_the_strata_in_c_order():
         keys = [tuple(c[k] for k in strata) for c in product(*map(range, shape))]
         numbers = {key: i for i, key in enumerate(sorted(set(keys)))}
         assert labels.tolist() == [numbers[key] for key in keys]
+
+
+def test_half_widths_are_normal_quantiles_of_the_standard_deviations():
+    noise = GaussianNoise(np.array([[4.0, 1.0, 0.0], [9.0, 2.0, 3.0]]), (0,))
+    np.testing.assert_allclose(noise.half_widths(0.95), 1.959963984540054 * noise.sd())
+    np.testing.assert_allclose(noise.half_widths(0.5), 0.6744897501960817 * noise.sd())
