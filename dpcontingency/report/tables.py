@@ -1,223 +1,287 @@
-"""The tables of a report, as text: every number is formatted here and nowhere else."""
+"""The tables of a release: every number of them is formatted here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcontingency.domain import label_text
-from dpcontingency.errors import ReleaseError
-from dpcontingency.inference.printing import number_text, pvalue_text
-from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.overview import AssociationOverview
+from dpcontingency.inference.printing import pvalue_text
 from dpcontingency.privacy.gdp import ceil_digits
 from dpcontingency.release.release import Release
+from dpcontingency.release.workload import MarginPlan
+from dpcontingency.report.numbers import digits_for, fixed, spread
+from dpcontingency.report.parts import BLANK, Cell, Column, Table, label, number, span
 from dpcontingency.report.words import best_power, percent
 
-MAX_ROWS = 400
+Array = npt.NDArray[np.float64]
+
+MAX_ROWS = 200  # of a table in a report
 DELTA = 1e-6
+ALARMS = (0.01, 0.05, 0.1, 0.2, 0.5)
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table as printed: the first ``stubs`` columns name the row and the others are numbers."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    stubs: int
-    cut: str = ""
-
-
-def loss_table(release: Release) -> Table:
-    """The privacy loss in each currency."""
-    assert release.privacy is not None
-    privacy = release.privacy
+def loss_table(release: Any, scale: tuple[Cell, Cell]) -> Table:
+    """The privacy loss in each currency, and the noise that it takes."""
+    mu, rho = release.privacy.mu, release.privacy.rho
+    epsilon, power = release.privacy.epsilon(DELTA), best_power(release)
     rows = [
-        ["mu (Gaussian differential privacy)", ceil_digits(privacy.mu)],
-        [f"epsilon at delta = {DELTA:g}", ceil_digits(privacy.epsilon(DELTA))],
-        ["rho (zero-concentrated)", ceil_digits(privacy.rho)],
-        ["sigma, scale of the noise on a cell", f"{release.sigma:.5g}"],
-        ["power of the best test with 5 % false alarms, at most", percent(best_power(release), 1)],
-    ]
-    return Table("The privacy loss, rounded up", ["Measure", "Value"], rows, 1)
+        [Cell("mu (Gaussian differential privacy)", "mu"), number(mu, ceil_digits(mu))],
+        [Cell(f"epsilon at delta = {DELTA:g}", "epsilon"), number(epsilon, ceil_digits(epsilon))],
+        [Cell("rho (zero-concentrated)", "rho"), number(rho, ceil_digits(rho))],
+        [*scale],
+        [
+            Cell("power of the best test with 5 % false alarms, at most", "power_at_5_percent"),
+            number(power, percent(power, 1)),
+        ],
+    ]  # fmt: skip
+    columns = [Column("measure", "Measure"), Column("value", "Value")]
+    return Table("loss", "The privacy loss, rounded up", columns, rows, 1)
+
+
+def attack_table(release: Any) -> Table:
+    """What the best attack can do, at several rates of false alarms."""
+    rows = []
+    for alarms in ALARMS:
+        power = best_power(release, alarms)
+        rows.append([number(alarms, percent(alarms)), number(power, percent(power, 1))])
+    columns = [Column("false_alarms", "False alarms"), Column("power", "Power, at most")]
+    return Table("attack", "The best test between neighbouring data sets", columns, rows, 1)
 
 
 def cells_table(release: Release) -> Table:
-    """The released cells, up to `MAX_ROWS` of them."""
-    domain = release.domain
-    shrunken = not np.array_equal(release.estimate, release.noisy)
-    digits = _digits(release)
-    columns = [release.noisy, release.noise_sd] + ([release.estimate] if shrunken else [])
+    """The released cells; of a large table those that stand out most from the noise."""
+    domain, exact = release.domain, release.noise.is_exact
+    noisy, sd, estimate = (x.ravel() for x in (release.noisy, release.noise_sd, release.estimate))
+    shrunken = not np.array_equal(noisy, estimate)
+    chosen, cut = _largest(noisy, sd)
+    digits = digits_for(sd, noisy)
     rows = []
-    for position, labels in enumerate(islice(domain.cells(), MAX_ROWS)):
-        noisy, sd, *estimate = (float(values.flat[position]) for values in columns)
-        numbers = [_fixed(noisy, digits), _spread(sd), *(_fixed(e, digits) for e in estimate)]
-        rows.append([*map(label_text, labels), *numbers])
-    cell = "Exact" if release.noise.is_exact else "Noisy"
-    head = [*domain.names, cell, "Noise SD"] + (["Estimate"] if shrunken else [])
-    cut = ""
-    if domain.size > MAX_ROWS:
-        cut = (
-            f"The first {MAX_ROWS} of {domain.size:,} cells are shown. "
-            "release.to_frame() gives all of them."
-        )
-    return Table("The released cells", head, rows, len(domain.names), cut)
-
-
-def margins_table(release: Release) -> Table:
-    """Each factor's margin, and how much of its variance is noise."""
-    rows = []
-    digits = _digits(release)
-    for name in release.domain.names:
-        try:
-            margin = release.margin(name)
-        except ReleaseError:
-            continue
-        total = release.n_total_estimate
-        for level, noisy, sd in zip(
-            release.domain.levels[name], margin.noisy, margin.noise_sd, strict=True
-        ):
-            sampling = 0.0 if name in release.strata else _sampling_sd(release, noisy, total)
-            rows.append(
-                [
-                    name,
-                    label_text(level),
-                    _fixed(noisy, digits),
-                    _spread(sd),
-                    _spread(sampling),
-                    percent(_share(sd, sampling)),
-                ]
-            )
-    cell = "Exact" if release.noise.is_exact else "Noisy"
-    head = ["Factor", "Level", cell, "Noise SD", "Sampling SD", "Noise's share of variance"]
-    return Table("One-way margins", head, rows[:MAX_ROWS], 2)
-
-
-def margins_refused(release: Release) -> list[str]:
-    """Why the margin of a factor is not shown."""
-    out = []
-    for name in release.domain.names:
-        try:
-            release.margin(name)
-        except ReleaseError as error:
-            out.append(f"{name}: {error}")
-    return out
-
-
-def gof_table(fit: LogLinearResults) -> Table:
-    """Goodness of fit of a model."""
-    rows = [
-        [str(name), _statistic(row["statistic"]), f"{row['df']:.0f}", _p(row)]
-        for name, row in fit.gof().iterrows()
+    for position in chosen:
+        numbers = [
+            number(noisy[position], fixed(noisy[position], digits)),
+            number(sd[position], spread(sd[position])),
+        ]
+        if shrunken:
+            numbers.append(number(estimate[position], fixed(estimate[position], digits)))
+        rows.append([*_labels(domain, int(position)), *numbers])
+    columns = [
+        *(Column(name, name) for name in domain.names),
+        Column("noisy", "Exact" if exact else "Noisy"),
+        Column("noise_sd", "Noise SD"),
     ]
-    return Table(
-        "Goodness of fit, against the saturated model",
-        ["Test", "Statistic", "Df", "P-value"],
-        rows,
-        1,
+    columns += [Column("estimate", "Estimate")] if shrunken else []
+    return Table("cells", "The released cells", columns, rows, len(domain.names), cut)
+
+
+def _largest(noisy: Array, sd: Array) -> tuple[npt.NDArray[np.intp], str]:
+    """The positions of the cells to show, in their order, and what is said of the others."""
+    if noisy.size <= MAX_ROWS:
+        return np.arange(noisy.size), ""
+    signal = np.abs(noisy) / np.where(sd > 0, sd, 1.0)
+    # A stable sort, so that ties are broken alike everywhere.
+    chosen = np.sort(np.argsort(-signal, kind="stable")[:MAX_ROWS])
+    return chosen, (
+        f"Shown are the {MAX_ROWS} of {noisy.size:,} cells that are largest beside their noise; "
+        f"{noisy.size - MAX_ROWS:,} are left out. Chosen by their size, they are on average "
+        "somewhat too large. release.to_csv(...) and release.to_frame() give all cells."
     )
 
 
-def coefficients_table(fit: LogLinearResults) -> Table:
-    """The coefficients, with both parts of their standard errors."""
-    interval = fit.conf_int().to_numpy()
-    columns = [fit.params, fit.bse_sampling, fit.bse_privacy, fit.bse, fit.tvalues, fit.pvalues]
-    values = np.column_stack([column.to_numpy() for column in columns])
-    shares = fit.privacy_share.to_numpy()
+def _labels(domain: Any, position: int) -> list[Cell]:
+    """The levels of a cell."""
+    levels = np.unravel_index(position, domain.shape)
+    return [
+        label(label_text(domain.levels[name][int(level)]))
+        for name, level in zip(domain.names, levels, strict=True)
+    ]
+
+
+def one_way_table(release: Any, margins: Sequence[tuple[str, Any, Array]]) -> Table:
+    """Each factor's margin with its interval, and how much of its variance is noise.
+
+    Parameters
+    ----------
+    release : Release or MarginRelease
+        The release.
+    margins : sequence of (str, Release or MarginRelease, ndarray)
+        Factors, their margins, and half the widths of the intervals of their cells.
+    """
     rows = []
-    for i, name in enumerate(fit.params.index[:MAX_ROWS]):
-        estimate, _, _, total, z, p = values[i]
-        if not math.isfinite(estimate):
-            limit = "open" if math.isnan(estimate) else "−∞" if estimate < 0 else "∞"
-            rows.append([name, limit, "not estimable", *[""] * 6])
-            continue
-        rows.append(
-            [
-                name,
-                *(number_text(value, total) for value in values[i, :4]),
-                f"{z:.3f}",
-                pvalue_text(p),
-                " to ".join(number_text(end, total, 3) for end in interval[i]),
-                percent(shares[i]),
-            ]
-        )
-    head = ["Coefficient", "Estimate", "Sampling SE", "Privacy SE", "Total SE", "z", "P-value",
-            "95 % interval", "Privacy share"]  # fmt: skip
+    total = release.n_total_estimate
+    for name, margin, half in margins:
+        digits = digits_for(margin.noise_sd, margin.noisy)
+        for i, level in enumerate(margin.domain.levels[name]):
+            noisy, sd = margin.noisy[i], margin.noise_sd[i]
+            sampling = 0.0 if name in release.strata else sampling_sd(release, noisy, total)
+            share = noise_share(sd, sampling)
+            rows.append(
+                [
+                    label(name),
+                    label(label_text(level)),
+                    *_measured(noisy, sd, half[i], digits),
+                    number(sampling, spread(sampling)),
+                    number(share, percent(share)),
+                ]
+            )
+    columns = [
+        Column("factor", "Factor"),
+        Column("level", "Level"),
+        *_measured_columns(release),
+        Column("sampling_sd", "Sampling SD"),
+        Column("noise_share", "Noise's share of variance"),
+    ]
+    return _cut("one_way", "One-way margins", columns, rows, 2, "release.margin(...)")
+
+
+def margin_table(release: Any, margin: Any, half: Array, rows_left: int) -> Table:
+    """The cells of one released margin, with intervals."""
+    names = margin.domain.names
+    noisy, sd, half = margin.noisy.ravel(), margin.noise_sd.ravel(), half.ravel()
+    digits = digits_for(sd, noisy)
+    rows = [
+        [*_labels(margin.domain, k), *_measured(noisy[k], sd[k], half[k], digits)]
+        for k in range(min(noisy.size, rows_left))
+    ]
+    columns = [*(Column(name, name) for name in names), *_measured_columns(release)]
     cut = ""
-    if len(fit.params) > MAX_ROWS:
+    if noisy.size > rows_left:
+        arguments = ", ".join(map(repr, names))
         cut = (
-            f"The first {MAX_ROWS} of {len(fit.params):,} coefficients are shown. "
-            "result.params and result.bse hold all of them."
+            f"The first {rows_left:,} of {noisy.size:,} cells are shown. "
+            f"release.to_frame({arguments}) gives all of them."
         )
-    return Table("Coefficients", head, rows, 1, cut)
+    key = "margin: " + ", ".join(names)
+    return Table(key, f"Margin of {', '.join(names)}", columns, rows, len(names), cut)
 
 
-def comparison_table(models: Sequence[LogLinearResults]) -> Table:
-    """One row a model."""
+def _measured(noisy: float, sd: float, half: float, digits: int) -> list[Cell]:
+    """A noisy cell, the spread of its noise and its interval for the noise alone."""
+    ends = (noisy - half, noisy + half)
+    exact = not half > 0
+    return [
+        number(noisy, fixed(noisy, digits)),
+        number(sd, spread(sd)),
+        Cell("exact", tuple(map(float, ends)))
+        if exact
+        else span(ends, [fixed(end, digits) for end in ends]),
+    ]
+
+
+def _measured_columns(release: Any) -> list[Column]:
+    return [
+        Column("noisy", "Exact" if release.noise.is_exact else "Noisy"),
+        Column("noise_sd", "Noise SD"),
+        Column("interval", "95 % interval (noise only)"),
+    ]
+
+
+def plan_table(plan: MarginPlan) -> Table:
+    """What each wanted margin costs: cells, weight, predicted noise."""
+    rows = [
+        [
+            label(", ".join(margin)),
+            number(plan.domain.project(margin).size, f"{plan.domain.project(margin).size:,}"),
+            number(weight, f"{weight:g}"),
+            number(plan.sd(*margin), spread(plan.sd(*margin))),
+        ]
+        for margin, weight in list(zip(plan.margins, plan.weights, strict=True))[:MAX_ROWS]
+    ]
+    columns = [
+        Column("margin", "Margin"),
+        Column("cells", "Cells"),
+        Column("weight", "Weight"),
+        Column("noise_sd", "Noise SD of a cell"),
+    ]
+    cut = _left_out(len(plan.margins), "margins", "release.plan.to_frame()")
+    return Table("plan", "The wanted margins", columns, rows, 1, cut)
+
+
+def scales_table(plan: MarginPlan) -> Table:
+    """The scale of the noise in each released interaction."""
+    rows = [
+        [
+            Cell(", ".join(a) or "total", ", ".join(a)),
+            number(scale, spread(scale)),
+            number(plan.scales[a], f"{plan.scales[a]:.4g}"),
+        ]
+        for a, scale in list(plan.cell_scales.items())[:MAX_ROWS]
+    ]
+    columns = [
+        Column("interaction", "Interaction"),
+        Column("cell_scale", "Scale on a cell of its margin"),
+        Column("scale", "Scale in an orthonormal coordinate"),
+    ]
+    cut = _left_out(len(plan.cell_scales), "interactions", "release.plan.scales")
+    return Table("scales", "The noise by interaction", columns, rows, 1, cut)
+
+
+def associations_table(overview: AssociationOverview) -> Table:
+    """A row a pair of factors."""
     rows = []
-    for fit in models:
-        lr = fit.gof().iloc[0]
+    for line in overview.head(MAX_ROWS).to_dict("records"):
+        known = math.isfinite(line["estimate"])
+        tested = math.isfinite(line["pvalue"])
+        ends = (line["lower"], line["upper"])
         rows.append(
             [
-                fit.generating_class,
-                f"{fit.aic:.2f}",
-                f"{fit.bic:.2f}",
-                _statistic(lr["statistic"]),
-                f"{lr['df']:.0f}",
-                _p(lr),
+                label(line["row"]),
+                label(line["column"]),
+                number(line["estimate"], f"{line['estimate']:.3f}") if known else BLANK,
+                span(ends, [f"{end:.3f}" for end in ends]) if known else BLANK,
+                number(line["statistic"], f"{line['statistic']:.3f}") if tested else BLANK,
+                number(line["df"], str(line["df"])) if tested else BLANK,
+                number(line["pvalue"], pvalue_text(line["pvalue"])) if tested else BLANK,
+                Cell("" if known and tested else "see below", line["reason"]),
             ]
         )
-    head = ["Model", "AIC", "BIC", "LR against saturated", "Df", "P-value"]
-    return Table("The models side by side", head, rows, 1)
+    columns = [
+        Column("row", "Factor"),
+        Column("column", "and factor"),
+        Column("estimate", "Cramer's V"),
+        Column("interval", "95 % interval"),
+        Column("statistic", "Score statistic"),
+        Column("df", "Df"),
+        Column("pvalue", "P-value"),
+    ]
+    if not overview["reason"].any():
+        rows = [row[:-1] for row in rows]
+    else:
+        columns.append(Column("reason", "Not estimated"))
+    cut = _left_out(len(overview), "pairs", "dpc.association_overview(release)")
+    return Table("pairs", "All pairs of factors", columns, rows, 2, cut)
 
 
 # ------------------------------------------------------------------ small parts
 
 
-def _sampling_sd(release: Release, cell: float, total: float) -> float:
+def _cut(
+    key: str, caption: str, columns: Sequence[Column], rows: Sequence[Any], stubs: int, whole: str
+) -> Table:
+    """A table of at most `MAX_ROWS` rows."""
+    return Table(key, caption, columns, rows[:MAX_ROWS], stubs, _left_out(len(rows), "rows", whole))
+
+
+def _left_out(count: int, things: str, whole: str) -> str:
+    """What is said where not all is shown."""
+    if count <= MAX_ROWS:
+        return ""
+    return f"The first {MAX_ROWS} of {count:,} {things} are shown. {whole} gives all of them."
+
+
+def sampling_sd(release: Any, cell: float, total: float) -> float:
     """How much a margin cell varies from sample to sample: multinomial, or Poisson."""
     mean = max(cell, 0.0)
     variance = mean if release.totals is None else mean * (1 - min(mean / max(total, 1e-300), 1.0))
     return math.sqrt(max(variance, 0.0))
 
 
-def _share(noise: float, sampling: float) -> float:
+def noise_share(noise: float, sampling: float) -> float:
+    """The noise's part of the sum of both variances."""
     whole = noise**2 + sampling**2
     return noise**2 / whole if whole > 0 else 0.0
-
-
-def _digits(release: Release) -> int:
-    """Decimals of a printed cell: two digits of its noise."""
-    if release.noise.is_exact:
-        return 0 if (release.noisy == np.rint(release.noisy)).all() else 2
-    spread = release.noise_sd[release.noise_sd > 0]
-    return int(np.clip(1 - math.floor(math.log10(float(spread.min()))), 0, 4))
-
-
-def _statistic(value: float) -> str:
-    """A test statistic as printed; a saturated model has none."""
-    return "" if math.isnan(value) else f"{value:.3f}"
-
-
-def _p(test: Any) -> str:
-    """The p-value of a row of `gof` as printed; a saturated model has none."""
-    if math.isnan(test["pvalue"]):
-        return "none (df 0)" if test["df"] == 0 else "none (no maximum of the likelihood)"
-    return pvalue_text(test["pvalue"])
-
-
-def _spread(sd: float) -> str:
-    """A standard deviation with three digits."""
-    if sd >= 1000 or sd == 0:
-        return f"{sd:,.0f}"
-    return f"{sd:#.3g}".rstrip(".")
-
-
-def _fixed(value: float, digits: int) -> str:
-    """A number with so many decimals, and no minus before a 0."""
-    return f"{value:,.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"

@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.families import Graph, components, in_a_row, links, separations
 from dpcontingency.inference.formula import Generators, generating_class
 from dpcontingency.inference.naive import NoiseIgnored
@@ -15,22 +16,23 @@ from dpcontingency.inference.printing import p_equals, total_text
 from dpcontingency.inference.terms import SpecialTerm
 from dpcontingency.privacy.gdp import ceil_digits
 from dpcontingency.privacy.neighbours import REPLACE_ONE
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
 LEVEL = 0.05  # false alarms of the test in the account of what can be learnt about one record
 
 
-def best_power(release: Release) -> float:
-    """The power of the best 5 % test between two neighbouring data sets that see the release.
+def best_power(release: AnyRelease, level: float = LEVEL) -> float:
+    """The power of the best test between two neighbouring data sets that see the release.
 
     Rounded up to the next tenth of a percent, so that no loss is understated.
     """
     if release.privacy is None:
         raise ValueError("The privacy loss of this release is not stated.")
-    return math.ceil(1000 * (1 - float(release.privacy.trade_off(LEVEL)))) / 1000
+    return math.ceil(1000 * (1 - float(release.privacy.trade_off(level)))) / 1000
 
 
-def protection(release: Release) -> list[str]:
+def protection(release: AnyRelease) -> list[str]:
     """What someone may learn about one record from a private release, one paragraph each."""
     if release.privacy is None:
         return [
@@ -59,7 +61,7 @@ def protection(release: Release) -> list[str]:
     ]
 
 
-def not_protected(release: Release) -> list[str]:
+def not_protected(release: AnyRelease) -> list[str]:
     """What a private release leaves open, one sentence or two each."""
     out = [
         "What is true of the whole group. Associations such as those below are learnt from many "
@@ -123,6 +125,20 @@ def columns_in_words(release: Release) -> list[str]:
             "without noise."
         )
     return out
+
+
+def plan_in_words(release: MarginRelease) -> list[str]:
+    """How to read a release of margins."""
+    return [
+        "The margins below were released, and not the joint table. They agree with each other: "
+        "where two of them share factors, both give the same sums. Any part of one of them can be "
+        "taken too; of factors that no margin holds together, nothing was released beyond what "
+        "the margins of fewer of them say.",
+        "Noise was added to the interactions of which the margins are made, each with a scale of "
+        "its own. The standard deviations follow from the plan alone, and were known before "
+        "anything was spent. The noises of different cells are correlated; models and tests "
+        "allow for that.",
+    ]
 
 
 def model_in_words(
@@ -205,7 +221,7 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %" if share else "0 %"
 
 
-def records_of(release: Release) -> str:
+def records_of(release: AnyRelease) -> str:
     """The number of records, and whether it is public or noisy.
 
     Examples
@@ -253,5 +269,6 @@ def naive_in_words(naive: NoiseIgnored) -> str:
     return (
         f"invalid: Pearson's chi-square on the noisy cells would be {naive.statistic:.4g} on "
         f"{naive.df} df, {p_equals(naive.pvalue)}; at this noise such a test rejects a true null "
-        f"in {naive.size:.1%} of cases at the 5 % level ({naive.n_tables:,} simulated tables)"
+        f"in {percent(naive.size, 1)} of cases at the 5 % level ({naive.n_tables:,} simulated "
+        "tables)"
     )

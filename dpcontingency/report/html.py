@@ -1,0 +1,20 @@
+"""A report as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dpcontingency.report.parts import Document
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("dpcontingency", "report/templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def html(document: Document) -> str:
+    """The document as HTML: style and pictures inside, and nothing asked of the network."""
+    return _TEMPLATES.get_template("report.html.j2").render(document=document)
