@@ -400,6 +400,30 @@ def test_odds_ratios_vary_only_with_what_they_depend_on(ucb):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("coding", CODINGS)
+def test_odds_ratios_say_what_their_error_would_be_without_noise(scheme, coding):
+    release = noisy_release(scheme)
+    result = fit(release, "[A B][B C]", coding)
+    frame = result.odds_ratios()
+    assert (frame["se_sampling"] < frame["se"]).all()
+    # In treatment coding each ratio is one coefficient, up to its sign.
+    plain = fit(release, "[A B][B C]")
+    names = ["A[T.b]:B[T.v]", "A[T.b]:B[T.w]", "B[T.v]:C[T.y]", "B[T.w]:C[T.y]"]
+    np.testing.assert_allclose(frame["se_sampling"], plain.bse_sampling[names], rtol=1e-6)
+    # Of a saturated pair, what the fitted cells would have as counts.
+    whole = fit(release.margin("A", "C"), "[A C]", coding)
+    alone = np.sqrt((1 / whole.fittedvalues).sum())
+    assert whole.odds_ratios()["se_sampling"].iloc[0] == pytest.approx(alone, rel=1e-6)
+
+
+def test_without_noise_both_errors_of_an_odds_ratio_are_the_same():
+    counts = np.array([[12, 7, 30], [9, 25, 0]])
+    frame = fit(exact(counts), "[A B]").odds_ratios()
+    np.testing.assert_allclose(frame["se_sampling"], frame["se"], rtol=1e-6)
+    assert frame["se_sampling"].isna().tolist() == [False, True]  # infinite: it has none
+
+
 def test_no_association_is_said_to_be_none(ucb):
     with pytest.raises(ModelError, match="'Admit' and 'Gender', so those odds ratios are 1"):
         ucb[2].odds_ratios("Admit", "Gender")

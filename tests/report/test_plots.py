@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -15,6 +16,8 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.planning import power_curve, two_by_two
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.publish_margins import simulate_margins
 from dpcontingency.release.release import Release
 from dpcontingency.report import plots
 
@@ -185,6 +188,37 @@ def test_long_names_leave_room():
     domain = Domain({"A" * 90: ["b" * 90, "c"], "B": ["u", "v"]})
     release = Release.from_noisy_table([[4, 5], [6, 7]], domain, sigma=1.0)
     assert max(map(len, texts(drawn(release)))) <= plots.LONGEST
+
+
+def test_the_legend_stands_clear_of_long_names_on_the_right():
+    for text in ("x", "b" * 90):
+        domain = Domain({"A": [0, 1, 2, 3], "B": [0, 1, 2], "C": [0, 1], text: [text, "y"]})
+        release = Release.from_noisy_table(np.full(domain.shape, 30.0), domain, sigma=2.0)
+        ax = drawn(release, order=domain.names)
+        renderer = FigureCanvasAgg(ax.figure).get_renderer()
+        names = [t for t in ax.texts if t.xy[0] == 1.0]
+        right = max(t.get_window_extent(renderer).x1 for t in names)
+        assert ax.get_legend().get_window_extent(renderer).x0 >= right
+
+
+def test_a_margin_that_was_released_is_drawn_and_a_joint_that_was_not_is_refused():
+    counts = np.arange(12).reshape(2, 3, 2) * 9 + 5
+    domain = Domain({"A": [0, 1], "B": [0, 1, 2], "C": [0, 1]})
+    rng = np.random.default_rng(4)
+    release = simulate_margins(counts, domain, [("A", "B"), ("C",)], GDP(1), rng)
+    margin = release.margin("A", "B")
+    ax = drawn(margin, order=("B", "A"))
+    area = {n: p.get_width() * p.get_height() for n, p in tiles(ax).items()}
+    assert area["cell-0"] / area["cell-3"] == pytest.approx(
+        margin.values[0, 0] / margin.values[1, 0]
+    )
+    fit = LogLinearModel(margin, "[A][B]").fit()
+    fitted = fit.fittedvalues.to_numpy().reshape(2, 3)
+    want = (margin.values - fitted) / np.sqrt(fitted + margin.sd**2)
+    np.testing.assert_allclose(plots.shading(margin)[1], want)
+    np.testing.assert_allclose(plots.shading(fit)[1], want)
+    with pytest.raises(ModelError, match=r"the joint table of A, B, C was not: .*'A', 'B'\)"):
+        drawn(release)
 
 
 def test_crowded_labels_are_turned():
