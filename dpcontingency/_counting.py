@@ -7,21 +7,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import ibis
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import pyarrow as pa
-import sqlglot as sg
-from sqlglot import expressions as sge
 
 from dpcontingency._labels import label_text
+from dpcontingency._lazy import later
 from dpcontingency._records import Source, check_kind, python_values, shielded
 from dpcontingency.bins import Bins
 from dpcontingency.errors import RecordsError
 from dpcontingency.table import MAX_COUNT
+
+if TYPE_CHECKING:
+    import ibis
+    import pandas as pd
+    import pyarrow as pa
+    import sqlglot as sg
+    from sqlglot import expressions as sge
+else:
+    ibis, pd, pa = later("ibis"), later("pandas"), later("pyarrow")
+    sg, sge = later("sqlglot"), later("sqlglot.expressions")
 
 # Tried with 40 factors of 4 levels and all 780 pairs: one pass over blocks of this size takes a
 # tenth of the time of a grouping set for each pair, and larger blocks take longer again.

@@ -11,16 +11,21 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import ibis
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 from dpcontingency._labels import Label, label_text
+from dpcontingency._lazy import later
 from dpcontingency._watch import run_in_duckdb, waiting
 from dpcontingency.errors import DPContingencyError, RecordsError, did_you_mean
+
+if TYPE_CHECKING:
+    import ibis
+    import pandas as pd
+    import pyarrow as pa
+else:
+    ibis, pd, pa = later("ibis"), later("pandas"), later("pyarrow")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,7 +96,7 @@ def source_of(records: object) -> Iterator[Source]:
         embedded.con.execute(
             "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
         )
-        yield shielded(_source, records, embedded)
+        yield shielded(_kinds(), records, embedded)
     except RecordsError as error:
         # Not another error, whose context would be this one.
         if is_csv and WITHHELD in str(error):
@@ -128,9 +133,19 @@ def _in_engine(
     return Source(tuple(columns), take, engine, is_text, plain=plain)
 
 
-@functools.singledispatch
-def _source(records: object, engine: Any) -> Source:
-    """Where to count; here whatever hands over its columns by Arrow (polars, pyarrow)."""
+@functools.cache
+def _kinds() -> functools._SingleDispatchCallable[Source]:
+    """Where to count each kind of records; the first ones load what knows the kinds."""
+    kinds = functools.singledispatch(_in_arrow)
+    kinds.register(pd.DataFrame, _in_pandas)
+    kinds.register(ibis.Table, _in_ibis)
+    kinds.register(str, _in_files)
+    kinds.register(os.PathLike, _in_files)
+    return kinds
+
+
+def _in_arrow(records: Any, engine: Any) -> Source:
+    """Whatever hands over its columns by Arrow (polars, pyarrow)."""
     if not (hasattr(records, "__arrow_c_stream__") and hasattr(records, "columns")):
         raise RecordsError(
             "Records are a pandas or polars DataFrame, a pyarrow Table, an Ibis table, or the path "
@@ -140,8 +155,7 @@ def _source(records: object, engine: Any) -> Source:
     return _in_memory(table.column_names, table.column, engine, table.num_rows)
 
 
-@_source.register
-def _(records: pd.DataFrame, engine: Any) -> Source:
+def _in_pandas(records: pd.DataFrame, engine: Any) -> Source:
     return _in_memory(
         list(records.columns),
         lambda position: _arrow(records.iloc[:, position]),
@@ -150,8 +164,7 @@ def _(records: pd.DataFrame, engine: Any) -> Source:
     )
 
 
-@_source.register(ibis.Table)
-def _(records: Any, engine: Any) -> Source:
+def _in_ibis(records: Any, engine: Any) -> Source:
     columns = tuple(records.columns)
     folded = {name.casefold() for name in columns}
     backend = ibis.get_backend(records)
@@ -164,9 +177,7 @@ def _(records: Any, engine: Any) -> Source:
     return _in_engine(records, columns, backend, plain=plain)
 
 
-@_source.register(str)
-@_source.register(os.PathLike)
-def _(records: str | os.PathLike[str], engine: Any) -> Source:
+def _in_files(records: str | os.PathLike[str], engine: Any) -> Source:
     path = os.path.expanduser(os.fspath(records))
     is_text = _is_csv(path)
     if not is_text and not path.lower().endswith((".parquet", ".pq")):

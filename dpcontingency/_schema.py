@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import pandas as pd
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from dpcontingency._labels import Label, label_text
+from dpcontingency._lazy import later
 from dpcontingency.errors import DomainError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+else:
+    pd, pa = later("pandas"), later("pyarrow")
 
 Declared = tuple[dict[str, list[Label]], list[str], bool]
 

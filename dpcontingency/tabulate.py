@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from dpcontingency._counting import FAULTS, Count, Factor, Groups, cover
+from dpcontingency._lazy import later
 from dpcontingency._records import Source, column_positions, shielded, source_of
 from dpcontingency.domain import Domain, Label, label_text
 from dpcontingency.errors import DomainError, PrecisionWarning, RecordsError, did_you_mean
@@ -19,6 +20,11 @@ from dpcontingency.table import (
     ContingencyTable,
     check_joint_size,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = later("pandas")
 
 COUNT_NAMES = frozenset({"n", "count", "counts", "freq", "frequency", "weight", "weights"})
 MAX_LABELS = 20

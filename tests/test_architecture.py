@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
     "errors": 0,
     "_labels": 0,
+    "_lazy": 0,
     "_schema": 0,
     "_yaml": 0,
     "_watch": 0,
@@ -175,7 +176,12 @@ CONFIDENTIAL = tuple(
 )
 BEHIND_THE_WALL = tuple(f"{PACKAGE}.{name}" for name in ("inference", "report"))
 
-IMPORTERS = frozenset({"importlib.import_module", "__import__", "builtins.__import__"})
+# The one place where a module may be imported by a name that it is given.
+LATER = f"{PACKAGE}._lazy"
+
+IMPORTERS = frozenset(
+    {"importlib.import_module", "__import__", "builtins.__import__", f"{LATER}.later"}
+)
 UNREADABLE = "<a name that is computed>"
 
 
@@ -329,7 +335,7 @@ def _walk(node: ast.AST, *, in_function: bool) -> Iterator[tuple[ast.AST, bool]]
 
 def _called(module: Module, call: ast.Call) -> list[str]:
     """The dotted names that a call of import_module or __import__ reaches."""
-    is_dunder = not (_dotted(module, call.func) or "").endswith("import_module")
+    is_dunder = (_dotted(module, call.func) or "").endswith("__import__")
     order = ("name", "globals", "locals", "fromlist", "level") if is_dunder else ("name", "package")
     given = dict(zip(order, call.args, strict=False))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
@@ -405,7 +411,8 @@ def import_cycles(house: House) -> list[str]:
 def imports_in_functions(house: House) -> list[str]:
     """Imports inside a function of anything but an optional dependency.
 
-    The public names are free to load when they are first asked for (PEP 562).
+    The public names are free to load when they are first asked for (PEP 562), and so is what
+    `later` stands for, which is read where `later` is called.
     """
     return [
         f"{module.name}:{imported.line} imports {', '.join(imported.names)} inside a function: "
@@ -413,7 +420,7 @@ def imports_in_functions(house: House) -> list[str]:
         for module in house.modules.values()
         for imported in house.imports(module)
         if imported.in_function
-        and module.name != PACKAGE
+        and module.name not in (PACKAGE, LATER)
         and not all(name.partition(".")[0] in OPTIONAL for name in imported.names)
     ]
 
@@ -526,6 +533,7 @@ def test_a_module_off_the_table_is_told_to_take_a_floor():
         "from importlib import import_module as load\nr = load('.release', __package__)",
         "r = __import__('dpcontingency.release')",
         "r = __import__('release', level=1)",
+        "from ._lazy import later\nr = later('dpcontingency.release')",
     ],
 )
 def test_an_upward_import_is_seen(source):
@@ -572,6 +580,7 @@ def test_a_circle_of_imports_is_seen(sources):
         "def f():\n    import polars_like",
         "def f():\n    return __import__('math')",
         "f = lambda: __import__('math')",
+        "from ._lazy import later\ndef f():\n    return later('math')",
         "import importlib as i\ndef f(name):\n    return i.import_module(name)",
     ],
 )
@@ -618,6 +627,8 @@ BREACHES = [
     "__import__('table', globals(), locals(), (), 2)",
     "__import__(NAME)",
     "import builtins\nbuiltins.__import__('dpcontingency.tabulate')",
+    "from .._lazy import later\nlater('dpcontingency.table')",
+    "from dpcontingency import _lazy\n_lazy.later(NAME)",
     # Through something that may be imported.
     "import dpcontingency.release\ndpcontingency.release.mechanisms.Gaussian",
     "from .. import release\ndef f():\n    return release.mechanisms.Gaussian",

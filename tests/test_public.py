@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import dpcontingency as dpc
 from dpcontingency.release.mechanisms import MECHANISMS
 
@@ -50,11 +52,15 @@ def run(code):
     return done.stdout.strip()
 
 
-def test_what_fits_and_draws_is_loaded_when_asked_for():
-    heavy = ("scipy", "statsmodels", "numba", "matplotlib")
+def test_what_counts_fits_and_draws_is_loaded_when_asked_for():
+    counts = ("ibis", "duckdb", "sqlglot")
+    heavy = ("pandas", "pyarrow", "scipy", "statsmodels", "numba", "matplotlib")
     code = (
         "import sys, dpcontingency as dpc\n"
-        f"loaded = lambda: [name for name in {heavy} if name in sys.modules]\n"
+        "import dpcontingency.tabulate\n"
+        f"loaded = lambda: [name for name in {counts + heavy} if name in sys.modules]\n"
+        "dpc.Domain({'a': [0, 1]}, bins={'b': dpc.Bins([0, 1])})\n"
+        "dpc.ContingencyTable([1, 2], dpc.Domain({'a': [0, 1]}))\n"
         "print(loaded())\n"
         "dpc.LogLinearModel, dpc.plots.mosaic, dpc.write_report\n"
         "print(loaded())\n"
@@ -70,5 +76,25 @@ def test_a_module_never_stands_in_the_place_of_a_function_of_its_name():
     code = (
         "import dpcontingency as dpc, dpcontingency.cli, dpcontingency.tabulate\n"
         "print(all(callable(getattr(dpc, n)) for n in dpc.__all__ if n not in ('errors', 'plots')))"
+    )
+    assert run(code) == "True"
+
+
+WAYS = (
+    "import dpcontingency; dpcontingency.tabulate",
+    "import dpcontingency.tabulate",
+    "from dpcontingency.tabulate import tabulate",
+    "from dpcontingency import tabulate",
+    "import importlib; importlib.import_module('dpcontingency.tabulate')",
+    "import dpcontingency; dpcontingency.release_table",
+)
+
+
+@pytest.mark.parametrize("first", WAYS)
+def test_tabulate_is_the_function_whatever_is_imported_first(first):
+    code = (
+        "\n".join([first, *(way for way in WAYS if way != first), first]) + "\n"
+        "import sys, dpcontingency as dpc\n"
+        "print(dpc.tabulate is tabulate is sys.modules['dpcontingency.tabulate'].tabulate)"
     )
     assert run(code) == "True"
