@@ -34,6 +34,7 @@ _FARTHEST = 40.0  # noise standard deviations: an event of probability 1e-350
 _TOTAL_TOLERANCE = 1e-11  # how closely posterior means add up to the total, relative
 _LOG_RATE_LIMIT = 700.0  # its exponential is still a float
 _LONGEST_TILT = 30.0  # of log t in one step, while no bracket is known
+_FARTHEST_TILT = 20.0  # log(t / n) beyond which the rounding of t would pass for likelihood
 _LONGEST_GUESS = 2.0  # of log(t / n), where the search for it starts
 _IGNORED_GAIN = 1e-10  # log-likelihood that is not worth another round in `saturated`
 _SHORTEST_STEP = 1e-5  # of a step in `saturated`, before it is given up
@@ -198,7 +199,8 @@ class NoisyTableLikelihood:
     differ.   0       0.026   0.068   0.102   0.031   0.0010  0.0008  0.0004  0.0001
     ========  ======  ======  ======  ======  ======  ======  ======  ======  ======
 
-    For wide noise the error of log L is the constant 1/(12 n).
+    For wide noise the error of log L is the constant 1/(12 n). Where t is more than n exp(20), far
+    from every maximum, log L is a difference of terms too large for floats, and -inf is returned.
 
     Examples
     --------
@@ -424,6 +426,7 @@ class NoisyTableLikelihood:
         )
         v, v3 = known.sum(moments.variance), known.sum(moments.third)
         h, h1, h2 = log_lattice_peak(v)
+        h = np.where(tilt > _FARTHEST_TILT, -np.inf, h)  # hopeless, and not to be told from others
         prior = [log_poisson(*pair) for pair in zip(n, n * np.exp(tilt), strict=True)]
         fitted = n[strata] * np.exp(log_pi)
         bend = moments.third - _ratio(moments.variance, v[strata]) * v3[strata]

@@ -34,6 +34,7 @@ from dpcontingency.inference.formula import (
 )
 from dpcontingency.inference.likelihood import LikelihoodPoint
 from dpcontingency.inference.limits import Limit, limit_of
+from dpcontingency.inference.lowrank import sum_by_stratum
 from dpcontingency.inference.newton import Maximum, maximise
 from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
@@ -61,6 +62,7 @@ class _Point:
 
     design: Design
     cells: Any  # a LikelihoodPoint or an InteractionPoint
+    strata: npt.NDArray[np.intp] | None  # of the cells where totals are public
 
     @property
     def value(self) -> float:
@@ -77,7 +79,15 @@ class _Point:
         return self.design.compress(self.cells.complete_information())
 
     def reach(self, step: Array) -> float:
-        return float(np.abs(self.design.dot(step)).max(initial=0.0))
+        change, fitted = self.design.dot(step), self.cells.fitted
+        if self.strata is not None:  # a constant of a stratum changes nothing
+            sums = sum_by_stratum(self.strata, np.stack([fitted, fitted * change]), self.groups)
+            change = change - (sums[1] / np.maximum(sums[0], 1e-300))[self.strata]
+        return float(np.abs(change).max(initial=0.0))
+
+    @property
+    def groups(self) -> int:
+        return int(self.strata.max(initial=0)) + 1 if self.strata is not None else 0
 
 
 class LogLinearModel(LikelihoodModel):
@@ -428,7 +438,7 @@ class LogLinearModel(LikelihoodModel):
 
     def _at(self, beta: Array) -> _Point:
         eta = self._design.dot(beta) + self._offset
-        return _Point(self._design, self.cells.at(eta))
+        return _Point(self._design, self.cells.at(eta), self.cells.strata)
 
     @cached_property
     def _alive(self) -> npt.NDArray[np.bool_]:
@@ -452,7 +462,8 @@ class LogLinearModel(LikelihoodModel):
         cells, which makes one step of EM.
         """
         start, equal = self._classical(self.cells.noisy), self._at(self._flat())
-        stays = start.converged and start.point.reach(start.last_step) < STEP_AT_INFINITY
+        open_step = np.abs(self._design.dot(start.last_step)).max(initial=0.0)
+        stays = start.converged and open_step < STEP_AT_INFINITY
         if stays and self._at(start.beta).value >= equal.value:
             return start.beta
         return self.classical_fit(equal.cells.posterior_mean)
@@ -467,7 +478,7 @@ class LogLinearModel(LikelihoodModel):
     def _classical(self, counts: Array) -> Maximum[_Point]:
         def at(beta: Array) -> _Point:
             eta = self._design.dot(beta) + self._offset
-            return _Point(self._design, self.cells.as_counts(eta, counts))
+            return _Point(self._design, self.cells.as_counts(eta, counts), self.cells.strata)
 
         return maximise(at, self._flat(), START_ROUNDS)
 
@@ -501,7 +512,7 @@ class LogLinearModel(LikelihoodModel):
             cells = self.cells.at(
                 np.where(limit.face, self._design.dot(beta) + self._offset, -np.inf)
             )
-        point = _Point(self._design, cells)
+        point = _Point(self._design, cells, self.cells.strata)
         if method == "ml" and penalty is None and not self.cells.is_gaussian:
             information = point.observed()
         else:

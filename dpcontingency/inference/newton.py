@@ -2,7 +2,7 @@
 
 The observed information gives the step; where it is not positive definite, its absolute value in
 the metric of the complete information does. Either way the step is halved until the
-log-likelihood rises.
+log-likelihood rises, or doubled where it was cut short and goes on rising.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATION
             if last.value >= point.value:
                 beta, point = beta + length * step, last
             return Maximum(beta, point, iteration, True, "", step)
-        shortest = SHORTEST * length
+        first, shortest = length, SHORTEST * length
         while True:
             candidate = at(beta + length * step)
             if candidate.value > point.value:
@@ -119,6 +119,12 @@ def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATION
                 top = rise < ROUNDING * (1 + abs(point.value))
                 reason = "" if top else "no step along the ascent direction raised the likelihood"
                 return Maximum(beta, point, iteration, top, reason, step)
+        # A step that was cut goes on while that pays: toward infinity only the cut is in its way.
+        while first <= length <= 0.5:
+            further = at(beta + 2 * length * step)
+            if further.value <= candidate.value:
+                break
+            length, candidate = 2 * length, further
         beta, point = beta + length * step, candidate
     reason = f"the likelihood was still rising after {rounds} steps"
     return Maximum(beta, point, rounds, False, reason, newton_step(point))
@@ -137,9 +143,11 @@ def newton_step(point: Point) -> Array:
     if step is not None:
         return step
     complete = point.complete()
-    ridge = RIDGE * float(np.max(np.diag(complete), initial=0.0))
+    ridge = RIDGE * float(np.max(np.diag(complete), initial=0.0)) * np.eye(len(complete))
     try:
-        values, vectors = eigh(observed, complete + ridge * np.eye(len(complete)))
+        # What is added depends on the coding, and so would the way from there.
+        bare = is_definite(complete - ridge)
+        values, vectors = eigh(observed, complete if bare else complete + ridge)
     except LinAlgError:  # no information at all, or not finite
         return point.gradient
     slopes, sizes = vectors.T @ point.gradient, np.abs(values)

@@ -439,3 +439,12 @@ def test_saturated_tends_to_no_noise(sd):
     )
     assert gain == pytest.approx(exact.saturated().loglik - exact.at(half).loglik, abs=1e-6)
     assert np.abs(top.tilt).max() < 3
+
+
+def test_no_rounding_passes_for_likelihood():
+    """One cell e^44 times as likely as the others, which hold all the records."""
+    noisy = np.array([-0.4, 6.0, 7.5, 6.4, 20.5])
+    likelihood = NoisyTableLikelihood(noisy, np.full(5, 2.0), totals=[40.0])
+    best = likelihood.saturated().loglik
+    for depth in (5.0, 10.0, 20.0, 44.0, 100.0, 300.0):
+        assert likelihood.at([depth, 0.0, 0.0, 0.0, 0.0]).loglik < best - depth

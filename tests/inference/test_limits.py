@@ -240,3 +240,40 @@ def test_profile_intervals_of_a_table_that_drifts(load_table, mu, coding):
     assert (ratios["lower"] <= ratios["upper"]).all()
     ends = ratios[["lower", "upper"]].to_numpy()
     assert ((ends == 0) | np.isinf(ends) | ((ends > 1e-12) & (ends < 1e12))).all()
+
+
+def few_records_in_many_cells(n_factors, n, seed):
+    """A release of records so few, in cells so uneven, that the noise eats most of the table."""
+    rng = np.random.default_rng(seed)
+    domain = Domain({f"f{k}": [0, 1] for k in range(n_factors)})
+    counts = rng.multinomial(n, rng.dirichlet(np.ones(domain.size))).reshape(domain.shape)
+    return simulate_release(counts, domain, GDP(mu=1), rng)
+
+
+@pytest.mark.parametrize(("n_factors", "n", "seed"), [(9, 400, 4), (9, 400, 10), (8, 150, 3)])
+def test_most_cells_may_go_to_their_limit_together(n_factors, n, seed):
+    """Each at its own pace: a search that waits for the last of them does not end."""
+    release = few_records_in_many_cells(n_factors, n, seed)
+    result = quiet(release, all_kway(release.domain, 3))
+    assert result.converged, result.reason
+    assert result.iterations < 120
+    face = result.fittedvalues.to_numpy() > 0
+    fitted = np.where(face, result.fittedvalues, 1.0)
+    point = result.model.cells.at(np.where(face, np.log(fitted), -np.inf))
+    assert point.loglik == pytest.approx(result.llf, abs=1e-4)
+    # nothing is left to climb along what the cells that stay can tell
+    slope = result.model._design.tdot(np.where(face, point.score, 0.0))
+    assert np.abs(slope).max() < 1e-3
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_relabelling_leads_a_hard_search_to_the_same_place(seed):
+    release = few_records_in_many_cells(6, 60, seed)
+    reversed_ = Release.from_noisy_table(
+        np.flip(release.noisy).T, release.domain, sigma=release.sigma, n_total=60
+    )
+    one, other = (quiet(r, all_kway(release.domain, 3)) for r in (release, reversed_))
+    assert one.converged
+    assert other.llf == pytest.approx(one.llf, abs=1e-6)
+    again = np.flip(one.fittedvalues.to_numpy().reshape(release.domain.shape)).T.ravel()
+    np.testing.assert_allclose(other.fittedvalues, again, atol=1e-4)
