@@ -251,7 +251,7 @@ class CoefficientResults(LikelihoodModelResults):
         alpha: float = 0.05,
         cols: Any = None,
         *,
-        method: Literal["wald", "profile"] = "wald",
+        method: Literal["wald", "score", "profile"] = "wald",
     ) -> pd.DataFrame:
         """Intervals of level 1 - alpha for the coefficients, covering sampling and noise.
 
@@ -261,27 +261,40 @@ class CoefficientResults(LikelihoodModelResults):
             1 - the level.
         cols : sequence of int or str, optional
             Which coefficients, by position or name; all by default.
-        method : {"wald", "profile"}
-            The normal approximation, or the values that the likelihood of the release, maximised
-            over all other coefficients, does not put further than half a chi-square quantile
-            below its maximum (METHODS 2.6). Profiling refits the model about ten times a
-            coefficient; it follows the likelihood where that is skewed, and gives an estimate at
-            infinity its one finite end. With a penalty it is the penalised likelihood that is
-            profiled, to be preferred there where little is known (Heinze and Schemper 2002).
+        method : {"wald", "score", "profile"}
+            ``"wald"``: the normal approximation, good while standard errors on the log scale are
+            below 1/2. ``"score"``: the values that a score test with the expected information
+            does not reject, all other coefficients fitted anew; to be preferred where noise
+            dominates. ``"profile"``: the values that the likelihood, maximised over all other
+            coefficients, does not put further than half a chi-square quantile below its maximum
+            (METHODS 2.6). The last two refit the model about ten times a coefficient and give an
+            estimate at infinity its one finite end. With a penalty only ``"wald"`` and
+            ``"profile"``, of the penalised likelihood (Heinze and Schemper 2002).
 
         Raises
         ------
         ModelError
-            If ``alpha``, a coefficient or the method is none, or a profile is asked of a fit by
-            ``method="normal"``, or of a penalised one that leaves a parameter open.
+            If ``alpha``, a coefficient or the method is none; if another method than ``"wald"``
+            is asked of a fit by ``method="normal"``, a profile of a penalised one that leaves a
+            parameter open, or a score test of a penalised one.
+
+        Notes
+        -----
+        Score test at a value: s' I^-1 s on one df, with the score s of the log-likelihood at the
+        fit that holds the coefficient there and I the expected information of the release
+        (METHODS 2.3), Rao's statistic when there is no noise. Measured coverage of 95 % intervals
+        (Czech autoworkers, all two-way, mu = 0.1): `benchmarks/validity.py`.
         """
-        if method not in ("wald", "profile"):
-            raise ModelError(f"The method of an interval is 'wald' or 'profile'; got {method!r}.")
+        if method not in ("wald", "score", "profile"):
+            raise ModelError(
+                f"The method of an interval is 'wald', 'score' or 'profile'; got {shown(method)}."
+            )
         check_alpha(alpha)
         chosen = np.arange(len(self._names)) if cols is None else self._positions(cols)
-        if method == "profile":
-            self._check_profile()
-            ends = np.array([self._profile_interval(int(j), alpha) for j in chosen])
+        if method != "wald":
+            self._check_profile(method)
+            score = self._score_statistic if method == "score" else None
+            ends = np.array([self._profile_interval(int(j), alpha, score) for j in chosen])
             frame = pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
             return frame
         half = stats.norm.isf(alpha / 2) * self.bse
@@ -421,10 +434,18 @@ class CoefficientResults(LikelihoodModelResults):
             return self.model._at  # type: ignore[no-any-return]
         return self.model._penalised(np.eye(len(self._names))).at  # type: ignore[no-any-return]
 
-    def _check_profile(self) -> None:
-        """Refuse a profile where there is no maximum to start from."""
-        if self.penalty is None:
-            require_maximum(self, "A profile of the likelihood starts at its maximum")
+    def _score_statistic(self, beta: Array) -> float:
+        """The score test of treatment-coded coefficients, with the expected information."""
+        point = self.model._at(beta)
+        known = self.model.cells.information(point.cells.fitted)
+        covariance = _inverse(self.model._design.compress(known))
+        return float(point.gradient @ covariance @ point.gradient)
+
+    def _check_profile(self, method: str) -> None:
+        """Refuse what needs a maximum to start from where there is none."""
+        if method == "score" or self.penalty is None:
+            what = "A score interval" if method == "score" else "A profile of the likelihood"
+            require_maximum(self, f"{what} starts at the maximum of the likelihood")
         elif not self.existence.exists:
             names = ", ".join(self.existence.parameters)
             raise ModelError(
@@ -432,7 +453,10 @@ class CoefficientResults(LikelihoodModelResults):
                 "leave the strata without records out of the table."
             )
 
-    def _profile_interval(self, j: int, alpha: float) -> tuple[float, float]:
+    def _profile_interval(
+        self, j: int, alpha: float, score: Callable[[Array], float] | None
+    ) -> tuple[float, float]:
+        """The ends of an interval that follows the likelihood, or a statistic of it."""
         recode = self.model._recode
         # A score may be in any unit; the search for the ends is at home on the log scale.
         unit = float(self.model._units[j])
@@ -440,5 +464,5 @@ class CoefficientResults(LikelihoodModelResults):
         drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * self._fit.at_infinity[j]
         scale = 1.0 if self._fit.at_infinity[j] else float(self.bse.iloc[j]) * unit
         top = self._objective(self.model._treatment(self._fit.params)).value
-        lower, upper = self._profile(combination).interval(top, alpha, scale, drift)
+        lower, upper = self._profile(combination).interval(top, alpha, scale, drift, score)
         return lower / unit, upper / unit

@@ -13,6 +13,8 @@ from statsmodels.iolib.summary2 import Summary as Summary2
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
+# Of the log of a mean: an error of half of the mean. Measured in benchmarks/validity.py.
+WIDE_ERROR = 0.5
 WIDTH = 78
 
 # Ways to print coefficients: space between columns, and decimals. The first that leaves room for
@@ -255,12 +257,14 @@ def _plain_notes(results: Any) -> list[str]:
         notes.append(
             "Jeffreys' penalty, half the log determinant of the information in the counts, was "
             "added to the log-likelihood: estimates are finite, and a little shrunken. The printed "
-            "log-likelihood is without it and not the maximum, so no LR test is made of it."
+            "log-likelihood is without it and not the maximum, so no LR test is made of it, and "
+            "AIC and BIC, made of it all the same, are a little too large."
         )
     elif not results.maximises_likelihood:
         notes.append(
             "Fitted by minimum chi-square in the Gaussian approximation. The log-likelihood is "
-            "that of the release at this estimate and not the maximum, so no LR test is made of it."
+            "that of the release at this estimate and not the maximum, so no LR test is made of "
+            "it, and AIC and BIC, made of it all the same, are a little too large."
         )
     if not release.noise.is_exact:
         notes.append(
@@ -268,6 +272,12 @@ def _plain_notes(results: Any) -> list[str]:
             "priv. is the noise's share of the variance. AIC and BIC are of the likelihood of "
             "the released table: use differences between fits of one release only."
         )
+        wide = results.bse * np.abs(results.model._units) > WIDE_ERROR
+        if wide.any() and results.maximises_likelihood:
+            notes.append(
+                f"{wide.sum()} of the standard errors are above {WIDE_ERROR:g} on the log scale, "
+                "where the normal approximation is rough: conf_int(method='score') is better there."
+            )
     used = set[str]().union(*results.model.associations)
     unused = [name for name in release.domain.names if name not in used]
     if unused:

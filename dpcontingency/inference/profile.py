@@ -1,7 +1,8 @@
 """Profile likelihood of one linear combination of the coefficients.
 
 The combination is held at a value and the likelihood maximised over the rest; the interval holds
-the values whose log-likelihood is within half a chi-square quantile of the maximum (METHODS 2.6).
+the values whose log-likelihood is within half a chi-square quantile of the maximum (METHODS 2.6),
+or those that a score test does not reject (2.3).
 """
 
 from __future__ import annotations
@@ -121,7 +122,12 @@ class Profile:
         self._known[value] = best.point.value
 
     def interval(
-        self, top: float, alpha: float, scale: float = 1.0, drift: float = 0.0
+        self,
+        top: float,
+        alpha: float,
+        scale: float = 1.0,
+        drift: float = 0.0,
+        score: Callable[[Array], float] | None = None,
     ) -> tuple[float, float]:
         """The values within half the chi-square quantile of the maximum.
 
@@ -135,19 +141,33 @@ class Profile:
             A first guess at the standard error.
         drift : {0, 1, -1}
             1 or -1 where the estimate is infinity or minus infinity; that end is then infinite.
+        score : callable, optional
+            A statistic of coefficients, shape (q,), that is 0 at the estimate. At the best ones
+            with l'b at a value it takes the place of twice the fall of the log-likelihood: the
+            values around the estimate where it is within the chi-square quantile.
         """
         reach = float(np.sqrt(stats.chi2.isf(alpha, 1)))
         ends = [
-            side * np.inf if side == drift else self._end(side, top, reach, scale)
+            side * np.inf if side == drift else self._end(side, top, reach, scale, score)
             for side in (-1.0, 1.0)
         ]
         return ends[0], ends[1]
 
-    def _end(self, side: float, top: float, reach: float, scale: float) -> float:
+    def _end(
+        self,
+        side: float,
+        top: float,
+        reach: float,
+        scale: float,
+        score: Callable[[Array], float] | None,
+    ) -> float:
         """Where the root of twice the fall, nearly a straight line, meets its quantile."""
 
         def excess(distance: float) -> float:
-            fall = 2 * (top - self.loglike(self.estimate + side * distance))
+            value = self.estimate + side * distance
+            fall = 2 * (top - self.loglike(value))
+            if score is not None:
+                fall = score(self._warm[value])
             return float(np.sqrt(max(fall, 0.0))) - reach
 
         inside, outside, before = 0.0, reach * scale, -reach

@@ -699,8 +699,84 @@ def test_profile_intervals_approach_wald_and_are_one_sided_at_infinity():
     assert found.loc["A[T.1]:B[T.1]", 1] == np.inf
     assert np.isfinite(found.loc["A[T.1]:B[T.1]", 0])
     assert lost.conf_int().loc["B[T.1]"].isna().all() or np.isinf(lost.conf_int().loc["B[T.1]", 0])
-    with pytest.raises(ModelError, match="'wald' or 'profile'"):
+    with pytest.raises(ModelError, match="'wald', 'score' or 'profile'"):
         lost.conf_int(method="exact")
+
+
+def test_score_intervals_are_those_of_a_poisson_glm():
+    """Without noise they hold the values that Pearson's X2 on one df does not reject."""
+    counts = np.array([[12, 5], [7, 9]])
+    found = fit(exact(counts), "[A B]").conf_int(0.1, method="score")
+    design = np.array([[1, 0, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]], float)
+    for j in range(1, 4):
+        for end in found.iloc[j - 1]:
+            rest = sm.GLM(
+                counts.ravel(),
+                np.delete(design, j, axis=1),
+                family=sm.families.Poisson(),
+                offset=end * design[:, j],
+            ).fit(tol=1e-12)
+            assert rest.pearson_chi2 == pytest.approx(stats.chi2.isf(0.1, 1), abs=1e-4)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("scheme", ["total", "strata", "nothing"])
+def test_score_intervals_with_noise_end_where_the_score_test_rejects(scheme, coding):
+    result = fit(noisy_release(scheme, sigma=8.0), "[A][B][C]", coding)
+    model = result.model
+    name = "A[T.b]" if coding == "treatment" else "A[S.a]"
+    j = list(result.params.index).index(name)
+    ends = result.conf_int(0.05, [name], method="score").loc[name]
+    assert ends[0] < result.params[name] < ends[1]
+    for end in ends:
+        best = minimize(
+            lambda rest, end=end: -model.loglike(np.insert(rest, j, end)),
+            np.delete(result.params.to_numpy(), j),
+            jac=lambda rest, end=end: -np.delete(model.score(np.insert(rest, j, end)), j),
+            method="BFGS",
+            options={"gtol": 1e-8},
+        )
+        params = np.insert(best.x, j, end)
+        # the information in dense matrices: mean of the noisy cells by the coefficients
+        step = 1e-5
+        slopes = np.column_stack(
+            [
+                (model.predict(params + step * e) - model.predict(params - step * e)) / (2 * step)
+                for e in np.eye(params.size)
+            ]
+        )
+        mean, v = model.predict(params), model.cells.variances
+        covariance = np.diag(mean + v)
+        if scheme != "nothing":
+            for s in np.unique(model.cells.strata):
+                inside = (model.cells.strata == s).astype(float)
+                for part in (mean * inside, v * inside):
+                    covariance -= np.outer(part, part) / part.sum()
+        information = slopes.T @ np.linalg.pinv(covariance, rcond=1e-10) @ slopes
+        score = model.score(params)
+        statistic = score @ np.linalg.solve(information, score)
+        assert statistic == pytest.approx(stats.chi2.isf(0.05, 1), abs=1e-3)
+
+
+def test_score_intervals_are_one_sided_at_infinity_and_need_the_maximum():
+    lost = fit(exact(ZERO), "[A B]")
+    ends = lost.conf_int(method="score").loc["B[T.1]"]
+    assert ends[0] == -np.inf
+    assert np.isfinite(ends[1])
+    release = noisy_release("total", sigma=8.0)
+    for options in ({"method": "normal"}, {"penalty": "jeffreys"}):
+        result = LogLinearModel(release, "[A][B]").fit(**options)
+        with pytest.raises(ModelError, match="A score interval starts at the maximum"):
+            result.conf_int(method="score")
+
+
+def test_the_summary_points_to_score_intervals_where_standard_errors_are_wide():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    for sigma, pointed in ((1.0, False), (25.0, True)):
+        release = Release.from_noisy_table(
+            [[91.0, 60.0], [55.0, 44.0]], domain, sigma=sigma, n_total=250
+        )
+        assert ("method='score'" in str(fit(release, "[A B]").summary())) == pointed
 
 
 # -- linear hypotheses --------------------------------------------------------------------------
