@@ -1,5 +1,7 @@
 """Coverage of the intervals of measures: python benchmarks/measures.py writes results/measures_*.
 
+An argument, if any, is the number of processes (2 otherwise).
+
 Every figure states its replicates; beside each stands the interval of the same function on the
 noisy table taken for counts (cells below 0.5 lifted), which is what ignoring the noise gives.
 """
@@ -7,6 +9,7 @@ noisy table taken for counts (cells below 0.5 lifted), which is what ignoring th
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -23,8 +26,13 @@ from dpcontingency.domain import Domain
 from dpcontingency.inference.association import (
     cramers_v,
     gamma,
+    kendall_tau_b,
     odds_ratio,
+    phi,
+    relative_risk,
     risk_difference,
+    somers_d,
+    uncertainty_coefficient,
 )
 from dpcontingency.inference.planning import two_by_two
 from dpcontingency.privacy.gdp import GDP
@@ -32,7 +40,7 @@ from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
 
 RESULTS = Path(__file__).parent / "results"
-REPLICATES = 200
+REPLICATES = 100
 
 
 def ordinal(slope: float) -> np.ndarray:
@@ -46,6 +54,7 @@ def ordinal(slope: float) -> np.ndarray:
 TABLES = {
     "2x2, odds ratio 2": two_by_two(2.0, 0.4, 0.3),
     "2x2, independent": two_by_two(1.0, 0.4, 0.3),
+    "2x2, independent, one row of 3 %": two_by_two(1.0, 0.03, 0.3),
     "3x4, weak": ordinal(0.25),
     "3x4, strong": ordinal(1.0),
     "3x4, independent": ordinal(0.0),
@@ -53,12 +62,20 @@ TABLES = {
 SIZES, LOSSES = (200, 1000), (0.1, 1.0)
 TWO = {
     "V": cramers_v,
+    "uncertainty": uncertainty_coefficient,
     "odds ratio": odds_ratio,
     "odds ratio, profile": partial(odds_ratio, method="profile"),
     "risk difference": risk_difference,
-    "gamma": gamma,
+    "relative risk": relative_risk,
+    "phi": phi,
 }
-MORE = {"V": cramers_v, "gamma": gamma}
+MORE = {
+    "V": cramers_v,
+    "uncertainty": uncertainty_coefficient,
+    "gamma": gamma,
+    "tau-b": kendall_tau_b,
+    "Somers' d": somers_d,
+}
 
 
 def rows_of(setting: tuple[str, int, float]) -> list[dict[str, object]]:
@@ -103,9 +120,14 @@ def rows_of(setting: tuple[str, int, float]) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    with ProcessPoolExecutor(2) as pool:
-        parts = pool.map(rows_of, product(TABLES, SIZES, LOSSES))
-        frame = pd.DataFrame([row for part in parts for row in part])
+    rows: list[dict[str, object]] = []
+    with ProcessPoolExecutor(int(sys.argv[1]) if sys.argv[1:] else 2) as pool:
+        for part in pool.map(rows_of, product(TABLES, SIZES, LOSSES)):
+            rows += part
+            write(pd.DataFrame(rows))  # as they come: what is there stays if the rest is given up
+
+
+def write(frame: pd.DataFrame) -> None:
     frame.to_csv(RESULTS / "measures_coverage.csv", index=False, float_format="%.4f")
     text = [
         "# Coverage of 95 % intervals of measures of association",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference import strength
-from dpcontingency.inference.estimates import FISHER, LOGIT, Estimate
+from dpcontingency.inference.estimates import FISHER, ROOT, Estimate
 from dpcontingency.inference.ordinal import gamma, kendall_tau_b, somers_d
 from dpcontingency.inference.risks import odds_ratio, relative_risk, risk_difference
 from dpcontingency.inference.saturated import Side, TwoFactors, check_side, estimate, of_side
@@ -58,8 +58,8 @@ def phi(
     Returns
     -------
     Estimate
-        From noise-aware maximum likelihood of the cell probabilities; delta method, interval on
-        Fisher's z scale.
+        From noise-aware maximum likelihood of the cell probabilities, standard error by the delta
+        method. The interval is by profile likelihood, as in `risk_difference`.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def phi(
     >>> from dpcontingency.domain import Domain
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     >>> phi(Release.exact([[18, 32], [33, 17]], domain), "A", "B")
-    <phi of A and B: -0.3001 (se 0.0954), 95 % interval -0.4739 to -0.1038; accounts for sampling>
+    <phi of A and B: -0.3001 (se 0.0954), 95 % interval -0.4777 to -0.1072; accounts for sampling>
     """
     about = TwoFactors.of(release, row, column, given, alpha)
     if max(about.shape[1:]) > 2:
@@ -91,7 +91,7 @@ def phi(
         spread = [_over(one * (total - one), total).sum(axis=-1) for one in ones]
         return np.asarray(together / np.sqrt(spread[0] * spread[1]))
 
-    return estimate(about, "phi", about.in_words, correlation, FISHER)
+    return estimate(about, "phi", about.in_words, correlation, FISHER, by_likelihood=True)
 
 
 def cramers_v(
@@ -206,17 +206,24 @@ def uncertainty_coefficient(
     Returns
     -------
     Estimate
-        Delta method, interval on the logit scale.
+        The interval is that of the noncentrality, as for `cramers_v`, and never narrower than
+        the delta method's; it is widened to hold the estimate where it would not.
 
     Notes
     -----
-    (H(row) + H(column) - H(both)) / H(dependent). Near independence it is biased upward by
-    sampling and by noise, as a square is. A cell that the fit leaves at 0 adds nothing to the
-    standard error.
+    U = (H(row) + H(column) - H(both)) / H(dependent). Near independence it is biased upward by
+    sampling and by noise, as a square is, and no normal law holds: 2 n H(dependent) U is then
+    X2, whose noise-aware score statistic T has a noncentral chi-square law. So the
+    noncentralities lambda that T does not rule out stand for U = lambda (X2 / T) U(m) / X2(m),
+    m the fitted table, which is lambda / (2 n H) near independence without noise. Further off
+    the root of U varies by another amount than that of lambda: where the delta method (a cell
+    that the fit leaves at 0 adds nothing to it) says more, the interval is stretched by the
+    ratio on the scale of the root, about its median-unbiased middle. In a table with structural
+    zeros the interval is the delta method's on the scale of the arcsine of the root.
 
     References
     ----------
-    Theil 1970; Agresti 2013, 2.4.
+    Theil 1970; Agresti 2013, 2.4; Smithson 2003, "Confidence Intervals", for lambda / n.
 
     Examples
     --------
@@ -229,23 +236,17 @@ def uncertainty_coefficient(
     about = TwoFactors.of(release, row, column, given, alpha)
     check_side(dependent, ("symmetric", "row", "column"))
 
-    def explained(m: Numbers) -> Numbers:
+    def entropies(m: Numbers) -> tuple[Numbers, Numbers]:
+        """Mutual information and the entropy that is explained, both times the records."""
         axes: tuple[int, ...] = (-1, -2, -3)
         both = _entropy(m).sum(axis=axes)
         rows, columns = (_entropy(m.sum(axis=k)).sum(axis=(-1, -2)) for k in (-1, -2))
         groups = _entropy(m.sum(axis=(-1, -2))).sum(axis=-1)
-        shared = rows + columns - both - groups
-        whole = {
-            "row": rows - groups,
-            "column": columns - groups,
-            "symmetric": (rows + columns) / 2 - groups,
-        }
-        return np.asarray(shared / whole[dependent])
+        whole = {"row": rows, "column": columns, "symmetric": (rows + columns) / 2}
+        return np.asarray(rows + columns - both - groups), np.asarray(whole[dependent] - groups)
 
-    return estimate(
-        about, f"uncertainty coefficient ({of_side(about, dependent)})", about.in_words,
-        explained, LOGIT,
-    )  # fmt: skip
+    name = f"uncertainty coefficient ({of_side(about, dependent)})"
+    return strength.explained(about, name, entropies, ROOT)
 
 
 # ------------------------------------------------------------------ parts

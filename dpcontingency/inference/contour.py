@@ -2,7 +2,8 @@
 
 The least and the greatest value of a function among the cell probabilities whose log-likelihood
 is within half a chi-square quantile of the maximum are the ends of its profile-likelihood interval.
-That is used where the delta method has nothing to say: at the ends of the range of a measure.
+That is used where the delta method says little: where a row may be within noise of 0, and at the
+ends of the range of a measure.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ STEP = 1e-30  # of the imaginary part: no difference is taken, so no digit is lo
 BLOCK = 1 << 20  # complex numbers at once
 FARTHEST = 40.0  # a log rate this much further down is that of an empty cell
 MISSED = 1e-3  # of log-likelihood, by which an extreme may lie outside its contour
+AGREEMENT = 1e-6  # of two searches for the same extreme
 FLOOR = 0.02  # share of the even table in each start: a rate of 0 could not move
 
 
@@ -75,7 +77,8 @@ class Contour:
     def extreme(self, measure: Measure, side: float) -> float | None:
         """The least (side -1) or greatest (side 1) value of a measure; None if none was found.
 
-        Sequential quadratic programming in the log rates, from several tables inside the contour.
+        Sequential quadratic programming in the log rates, from several tables inside the contour
+        until two searches agree.
         """
         cells, possible = self.likelihood, self.possible
 
@@ -86,12 +89,16 @@ class Contour:
             if key not in latest:
                 eta = np.full(cells.noisy.size, -np.inf)
                 eta[possible] = free
+                tilt = next((point.tilt for point in latest.values()), None)
                 latest.clear()
-                latest[key] = cells.at(eta)
+                latest[key] = cells.at(eta, tilt)
             return latest[key]
 
         def signed(means: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return np.asarray(-side * measure(means))
+
+        def goodness(value: float) -> float:
+            return side * value
 
         def goal(free: Array) -> tuple[float, Array]:
             fitted = at(free).fitted
@@ -105,7 +112,7 @@ class Contour:
             "fun": lambda free: at(free).loglik - self.top + self.fall,
             "jac": lambda free: at(free).score[possible],
         }
-        found = []
+        found: list[float] = []
         for start in self._starts():
             free = np.log(start[possible])
             bounds = [(x - FARTHEST, x + 1 + np.log(start.sum())) for x in free]
@@ -120,7 +127,9 @@ class Contour:
             )
             if np.isfinite(done.fun) and at(done.x).loglik - self.top + self.fall > -MISSED:
                 found.append(-side * float(done.fun))
-        return max(found, key=lambda value: side * value) if found else None
+            if len(found) > 1 and abs(found[-1] - max(found[:-1], key=goodness)) < AGREEMENT:
+                break
+        return max(found, key=goodness) if found else None
 
     def _starts(self) -> Iterator[Array]:
         """Tables well inside the contour: the maximum mixed with an even one and with diagonals."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit, logit
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale on which an estimate is nearly normal, and whose whole line is its range.
+    """A scale on which an estimate is nearly normal.
 
     Attributes
     ----------
@@ -114,7 +113,7 @@ class Scale:
     low, high : float
         The range of the measure.
     link, inverse, slope : callable
-        To the scale, back, and the derivative of the way there.
+        To the scale, back from any number, and the derivative of the way there.
     """
 
     name: str
@@ -138,7 +137,7 @@ def _exp(x: float) -> float:
 
 LOG = Scale("log", 0.0, math.inf, math.log, _exp, lambda x: 1 / x)
 FISHER = Scale("Fisher z", -1.0, 1.0, math.atanh, math.tanh, lambda x: 1 / (1 - x**2))
-LOGIT = Scale(
-    "logit", 0.0, 1.0, lambda x: float(logit(x)), lambda y: float(expit(y)),
-    lambda x: 1 / (x * (1 - x)),
+ROOT = Scale(
+    "arcsine of the root", 0.0, 1.0, lambda x: math.asin(math.sqrt(x)),
+    lambda y: math.sin(min(max(y, 0.0), math.pi / 2)) ** 2, lambda x: 0.5 / math.sqrt(x * (1 - x)),
 )  # fmt: skip

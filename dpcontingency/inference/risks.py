@@ -134,8 +134,9 @@ def relative_risk(
     Returns
     -------
     Estimate
-        From noise-aware maximum likelihood of the cell probabilities; delta method, interval on
-        the log scale.
+        From noise-aware maximum likelihood of the cell probabilities, standard error by the delta
+        method. The interval is by profile likelihood, as in `risk_difference`; ``link_se`` is the
+        standard error of the logarithm.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def relative_risk(
     >>> from dpcontingency.domain import Domain
     >>> domain = Domain({"A": ["a", "b"], "B": ["yes", "no"]})
     >>> relative_risk(Release.exact([[18, 32], [33, 17]], domain), "A", "B")
-    <relative risk of B = yes, A = a over b: 0.5455 (se 0.117), 95 % interval 0.3585 to 0.8299; ...>
+    <relative risk of B = yes, A = a over b: 0.5455 (se 0.117), 95 % interval 0.3455 to 0.8117; ...>
     """
     return _compare_risks(
         "relative risk", release, row, column, given, alpha, row_levels, event,
@@ -176,14 +177,29 @@ def risk_difference(
     Returns
     -------
     Estimate
-        Between -1 and 1; delta method, interval on Fisher's z scale.
+        Between -1 and 1; standard error by the delta method, interval by profile likelihood.
+
+    Notes
+    -----
+    The interval holds the differences d for which twice the log of (the largest likelihood over
+    the largest among the tables whose difference is d) stays below the chi-square quantile of
+    one degree of freedom, all under the likelihood of the noisy table (METHODS 2.2). Without
+    noise it is the profile-likelihood interval of a binomial regression with the identity link
+    (for `relative_risk`, with the log link). It follows the likelihood where a row is within
+    noise of 0, and then says that nothing is known of its risk; a normal interval has no standard
+    error to go by there. A search in a table of more than 100 cells would take long: there the
+    interval is normal on Fisher's z scale (on the log scale).
+
+    References
+    ----------
+    Venzon and Moolgavkar 1988, Applied Statistics 37.
 
     Examples
     --------
     >>> from dpcontingency.domain import Domain
     >>> domain = Domain({"A": ["a", "b"], "B": ["yes", "no"]})
     >>> risk_difference(Release.exact([[18, 32], [33, 17]], domain), "A", "B")
-    <risk difference of B = yes, A = a less b: -0.3 (se 0.0954), 95 % interval -0.4738 to ...>
+    <risk difference of B = yes, A = a less b: -0.3 (se 0.0954), 95 % interval -0.4776 to ...>
     """
     return _compare_risks(
         "risk difference", release, row, column, given, alpha, row_levels, event,
@@ -265,7 +281,8 @@ def _compare_risks(
         ]
         return compare(*risks)
 
-    return table.estimate(name, of, compared, scale, "the risk is 0 in both rows")
+    empty = "the risk is 0 in both rows"
+    return table.estimate(name, of, compared, scale, empty, by_likelihood=True)
 
 
 def _two_levels(

@@ -28,10 +28,11 @@ Array = npt.NDArray[np.float64]
 Side = Literal["row", "column"]
 
 MAX_CELLS = 2048
+MAX_PROFILED = 100  # cells, beyond which a search along the likelihood takes several seconds
 NO_ERROR = 1e-9  # a standard error, relative to the range of a measure, that is rounding
 SINGULAR = 1e-11
 ROUNDING = 1e-12
-AT_INFINITY = 1e-6  # x / (1 + x) of a ratio this near 1 has no upper end
+AT_INFINITY = 1e-6  # x / (1 + x) of a ratio this near 1, or 0, is at the end of its range
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +181,15 @@ class SaturatedTable:
             covariance = _observed(best.hessian().dense(), law, covariance)
         return cls(about, cells, best.fitted.reshape(about.shape), best.loglik, covariance)
 
+    @classmethod
+    def or_reason(cls, about: TwoFactors) -> SaturatedTable | str:
+        """Fit it, or say why two factors of which one does not vary have no association."""
+        reason = about.one_level()
+        if reason:
+            return reason
+        table = cls.fit(about)
+        return table.records() or table
+
     def records(self) -> str:
         """Why a table with all records in one level has no association; else empty."""
         for name, axis in ((self.about.row, 1), (self.about.column, 2)):
@@ -188,7 +198,16 @@ class SaturatedTable:
                 return f"no more than one level of {name} holds records, as far as can be told"
         return ""
 
-    def estimate(self, name: str, of: str, measure: Measure, scale: Scale, empty: str) -> Estimate:
+    def estimate(
+        self,
+        name: str,
+        of: str,
+        measure: Measure,
+        scale: Scale,
+        empty: str,
+        *,
+        by_likelihood: bool = False,
+    ) -> Estimate:
         """A measure with its standard error and interval.
 
         Parameters
@@ -201,6 +220,10 @@ class SaturatedTable:
             Where the interval is made.
         empty : str
             Why the measure is undefined where it comes out as nan.
+        by_likelihood : bool
+            Whether the interval is that of the profile likelihood, in tables of up to
+            `MAX_PROFILED` cells; else it is normal on the scale. At an end of the range it always
+            is by likelihood.
         """
         about, alpha = self.about, self.about.alpha
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -213,15 +236,19 @@ class SaturatedTable:
         gradient = gradient_of(measure, self.means) if math.isfinite(value) else None
         if gradient is not None and scale.low < value < scale.high:
             se = math.sqrt(max(float(gradient @ self.covariance @ gradient), 0.0))
-        if se > NO_ERROR * max(abs(value), 1.0):
-            link_se = se * scale.slope(value)
-            interval = scale.interval(value, se, alpha)
-        else:  # at an end, or flat: there the likelihood itself tells how far it reaches
+        link, flat = "likelihood", not se > NO_ERROR * max(abs(value), 1.0)
+        if flat:  # at an end of the range or without slope
             se = math.nan
+        else:
+            link_se = se * scale.slope(value)
+        interval = (math.nan, math.nan)
+        if flat or (by_likelihood and self.means.size <= MAX_PROFILED):
             interval, reason = self._profile(measure, scale, value)
+        if math.isnan(interval[0]) and not flat:
+            link, reason, interval = scale.name, "", scale.interval(value, se, alpha)
         return Estimate(
-            name, of, value, se, interval, 1 - alpha, scale.name if link_se > 0 else "likelihood",
-            link_se, about.accounts_for, reason, about.notes,
+            name, of, value, se, interval, 1 - alpha, link, link_se, about.accounts_for, reason,
+            about.notes,
         )  # fmt: skip
 
     def _profile(
@@ -247,7 +274,9 @@ class SaturatedTable:
             found = contour.extreme(bounded, side)
             if found is None or not endless:
                 return found
-            return math.inf if found > 1 - AT_INFINITY else max(found, 0.0) / (1 - found)
+            if found > 1 - AT_INFINITY:
+                return math.inf
+            return found / (1 - found) if found > AT_INFINITY else 0.0
 
         lower, upper = end(scale.low, -1.0), end(scale.high, 1.0)
         if lower is None or upper is None:
@@ -271,18 +300,21 @@ def _observed(information: Array, law: GaussianCells, fallback: Array) -> Array:
 
 
 def estimate(
-    about: TwoFactors, name: str, of: str, measure: Measure, scale: Scale, empty: str = ""
+    about: TwoFactors,
+    name: str,
+    of: str,
+    measure: Measure,
+    scale: Scale,
+    empty: str = "",
+    *,
+    by_likelihood: bool = False,
 ) -> Estimate:
     """A measure of the saturated table, or the reason why it has none."""
-    reason = about.one_level()
-    if reason:
-        return about.undefined(name, of, reason)
-    table = SaturatedTable.fit(about)
-    reason = table.records()
-    if reason:
-        return about.undefined(name, of, reason)
+    table = SaturatedTable.or_reason(about)
+    if isinstance(table, str):
+        return about.undefined(name, of, table)
     constant = f"{about.row} or {about.column} does not vary where records can be compared"
-    return table.estimate(name, of, measure, scale, empty or constant)
+    return table.estimate(name, of, measure, scale, empty or constant, by_likelihood=by_likelihood)
 
 
 def check_side(dependent: str, known: tuple[str, ...]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.inference.contour import gradient_of
-from dpcontingency.inference.estimates import Estimate
+from dpcontingency.inference.estimates import Estimate, Scale
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.noncentral import (
     GaussianCells,
@@ -27,6 +27,12 @@ NO_RECORDS = "no more than one level of a factor holds records, as far as can be
 
 # A mean square contingency X2 / n, whatever it comes from, to a measure of it.
 Measure = Callable[["Contingency", float], float]
+
+# Tables, shape (..., K, r, c), to mutual information and the entropy it explains, shapes (...).
+Entropies = Callable[[npt.NDArray[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]]
+
+BY_NONCENTRALITY = "noncentrality / n"  # how an interval was made
+BY_LIMIT = 1e-6  # a share of entropy below which its quotient with X2 is mostly rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +101,15 @@ class Contingency:
         """X2 / n without what the noise adds."""
         return max(self.chi_square - self.due_to_noise, 0.0) / self.n
 
+    @property
+    def share(self) -> float:
+        """X2 for one unit of the noncentrality of the score, along the direction of y - e."""
+        return self.chi_square / self.score if self.score > 0 else 1.0
+
     def interval(self, alpha: float) -> tuple[float, float]:
         """The interval of X2 / n: noncentralities, taken along the direction of y - e."""
-        share = self.chi_square / self.score if self.score > 0 else 1.0
         lower, upper = noncentrality_interval(self.score, self.df, alpha)
-        return share * lower / self.n, share * upper / self.n
+        return self.share * lower / self.n, self.share * upper / self.n
 
 
 def v(of: Contingency, square: float) -> float:
@@ -153,18 +163,57 @@ def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
     if of.df == 0:
         return about.undefined(name, about.in_words, NO_RECORDS)
     value, lower, upper = with_interval(of, of_square, about.alpha)
-    notes = about.notes
-    if upper <= value:
-        notes = (
-            *notes,
-            "The statistic is in the lower tail even of independence, so the interval ends at the "
-            "estimate: a fit too good says nothing of how small the association is.",
-        )
     return Estimate(
         name, about.in_words, value, _standard_error(about, of, of_square, value),
         (lower, upper), 1 - about.alpha,
-        "noncentrality / n", math.nan, about.accounts_for, "", notes,
+        BY_NONCENTRALITY, math.nan, about.accounts_for, "", _notes(about, upper <= value),
     )  # fmt: skip
+
+
+def explained(about: TwoFactors, name: str, entropies: Entropies, scale: Scale) -> Estimate:
+    """A share of entropy, with the interval of its noncentrality where that is the wider one."""
+    table = SaturatedTable.or_reason(about)
+    if isinstance(table, str):
+        return about.undefined(name, about.in_words, table)
+
+    def share_of(m: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        shared, whole = entropies(m)
+        return np.asarray(shared / whole)
+
+    constant = f"{about.row} or {about.column} does not vary where records can be compared"
+    found = table.estimate(name, about.in_words, share_of, scale, constant)
+    value = found.estimate
+    if about.domain.structural_zeros or not value < 1:
+        return found
+    of = Contingency.of(about)
+    if of.df == 0:
+        return found
+    square = float(_mean_square(table.means))
+    # One unit of noncentrality; the quotient is 1 / (2 n H) up to rounding near independence.
+    unit = value / (of.n * square) if value > BY_LIMIT else 0.5 / float(entropies(table.means)[1])
+    unit *= of.share
+    lower, middle, upper = np.sqrt(
+        [*noncentrality_interval(of.score, of.df, about.alpha),
+         noncentrality_interval(of.score, of.df, 1.0)[0]]
+    )[[0, 2, 1]]  # fmt: skip
+    stretch = 1.0 if math.isnan(found.se) else found.se / (2 * math.sqrt(value * unit))
+    low, high = (middle + max(stretch, 1.0) * (end - middle) for end in (lower, upper))
+    ends = unit * max(low, 0.0) ** 2, min(unit * high**2, 1.0)
+    return replace(
+        found, interval=(min(ends[0], value), max(ends[1], value)), link=BY_NONCENTRALITY,
+        link_se=math.nan, notes=_notes(about, ends[1] <= value),
+    )  # fmt: skip
+
+
+def _notes(about: TwoFactors, too_good: bool) -> tuple[str, ...]:
+    """What a reader must know beside the numbers."""
+    if not too_good:
+        return about.notes
+    return (
+        *about.notes,
+        "The statistic is in the lower tail even of independence, so the interval ends at the "
+        "estimate: a fit too good says nothing of how small the association is.",
+    )
 
 
 def _standard_error(about: TwoFactors, of: Contingency, of_square: Measure, value: float) -> float:
@@ -172,19 +221,20 @@ def _standard_error(about: TwoFactors, of: Contingency, of_square: Measure, valu
     if value <= 0 or of.square <= 0:
         return math.nan
     table = SaturatedTable.fit(about)
-
-    def square(m: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        expected = _product(m.sum(axis=-1), m.sum(axis=-2))
-        alive = expected.real > 0
-        parts = np.where(alive, (m - expected) ** 2 / np.where(alive, expected, 1.0), 0.0)
-        return np.asarray(parts.sum(axis=(-1, -2, -3)) / m.sum(axis=(-1, -2, -3)))
-
-    slope = gradient_of(square, table.means)
+    slope = gradient_of(_mean_square, table.means)
     variance = float(slope @ table.covariance @ slope)
     step = 1e-6 * of.square
     rise = (of_square(of, of.square + step) - of_square(of, of.square - step)) / (2 * step)
     error = math.sqrt(max(variance, 0.0)) * rise
     return error if error > NO_ERROR else math.nan
+
+
+def _mean_square(m: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """X2 / n of tables, shape (..., K, r, c) to (...)."""
+    expected = _product(m.sum(axis=-1), m.sum(axis=-2))
+    alive = expected.real > 0
+    parts = np.where(alive, (m - expected) ** 2 / np.where(alive, expected, 1.0), 0.0)
+    return np.asarray(parts.sum(axis=(-1, -2, -3)) / m.sum(axis=(-1, -2, -3)))
 
 
 def _margin_fit(release: Release, names: tuple[str, ...]) -> Array:
