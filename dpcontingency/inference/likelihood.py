@@ -451,11 +451,20 @@ class NoisyTableLikelihood:
         n = known.totals
         log_n = _log(n)
         low, high = np.full(n.size, -np.inf), np.full(n.size, np.inf)
+        moments: CellMoments | None = None
+        cells: slice | Ints = slice(None)  # of strata that are not there yet
         for _ in range(_MAX_ROUNDS):
-            rate = np.exp(np.minimum(log_pi + (log_n + tilt)[known.strata], _LOG_RATE_LIMIT))
-            moments = cell_moments(self.noisy, rate, self.variances)
+            log_rate = (log_pi + (log_n + tilt)[known.strata])[cells]
+            rate = np.exp(np.minimum(log_rate, _LOG_RATE_LIMIT))
+            found = cell_moments(self.noisy[cells], rate, self.variances[cells])
+            if moments is None or isinstance(cells, slice):
+                moments = found
+            else:
+                for column, values in zip(moments, found, strict=True):
+                    column[cells] = values
             gap = known.sum(moments.mean) - n
             open_ = ~known.all_exact & (np.abs(gap) > _TOTAL_TOLERANCE * n)
+            cells = slice(None) if n.size == 1 else np.flatnonzero(open_[known.strata])
             if not open_.any():
                 return tilt, moments
             v, v3 = known.sum(moments.variance), known.sum(moments.third)

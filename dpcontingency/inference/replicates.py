@@ -22,6 +22,8 @@ Labels = npt.NDArray[np.intp]
 
 MAX_ROUNDS = 60
 GAIN = 1e-8  # a rise in log-likelihood that does not show in a statistic
+MAX_STRIDE = 15.0  # in eta, of steps that are taken again and again
+SAME = 0.2  # relative change of a step that still counts as the same step
 SHORTEST = 1e-6  # of a step, before the search of a replicate is given up
 
 
@@ -116,13 +118,56 @@ class Replicates:
             Where all searches start.
         """
         search = _Search(self, design, offset, start)
-        while search.rows.size:
+        while search.here.rows.size:
             search.advance()
         return ReplicateFits(search.loglik, search.fitted, search.converged)
 
 
+@dataclass(frozen=True)
+class _Standing:
+    """Where the searches of some replicates stand, one row of each array a replicate.
+
+    Attributes
+    ----------
+    rows : ndarray of int, shape (n,)
+        The replicates.
+    value, gradient : ndarray, shapes (n,) and (n, q)
+        The log-likelihood and its slope.
+    gain : ndarray, shape (n,)
+        What a whole step has just added to the log-likelihood; infinite after a shorter one.
+    observed, complete : ndarray, shape (n, q, q)
+        The observed information and that of the hidden counts.
+    tilt : ndarray, shape (n, G), or None
+        The tilts, from which those of the next point are guessed.
+    """
+
+    rows: Rows
+    value: Array
+    gain: Array
+    gradient: Array
+    observed: Array
+    complete: Array
+    tilt: Array | None
+
+    @classmethod
+    def together(cls, parts: list[_Standing]) -> _Standing:
+        """Several of them as one."""
+        if len(parts) == 1:
+            return parts[0]
+        tilts = [part.tilt for part in parts if part.tilt is not None]
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.value for part in parts]),
+            np.concatenate([part.gain for part in parts]),
+            np.concatenate([part.gradient for part in parts]),
+            np.concatenate([part.observed for part in parts]),
+            np.concatenate([part.complete for part in parts]),
+            np.concatenate(tilts) if tilts else None,
+        )
+
+
 class _Search:
-    """Newton's ascent of every replicate; those that have arrived leave ``rows``."""
+    """Newton's ascent of every replicate; those that have arrived leave ``here``."""
 
     def __init__(self, tables: Replicates, design: Array, offset: Array, start: Array) -> None:
         n = len(tables.noisy)
@@ -135,62 +180,91 @@ class _Search:
         self.fitted = np.empty_like(tables.noisy)
         self.converged = np.zeros(n, dtype=np.bool_)
         self.rounds = 0
-        self.rows = np.arange(n)
-        self.point = self.evaluate(self.rows, self.beta, None)
+        self.step = np.zeros((n, len(start)))  # the last one of each replicate,
+        self.stride = np.ones(n)  # and how many of it to try at once
+        rows = np.arange(n)
+        whole = np.zeros(n)
+        self.here = self.stand(rows, self.evaluate(rows, self.beta, None), rows >= 0, whole)
 
     def evaluate(self, rows: Rows, beta: Array, tilt: Array | None) -> LikelihoodPoint:
         eta = beta @ self.design.T + self.offset
-        return self.tables.likelihood(rows).at(eta.ravel(), tilt)
+        guess = None if tilt is None else tilt.ravel()
+        return self.tables.likelihood(rows).at(eta.ravel(), guess)
+
+    def stand(
+        self, rows: Rows, point: LikelihoodPoint, taken: npt.NDArray[np.bool_], length: Array
+    ) -> _Standing:
+        """Take note of a point in the replicates that go there, by so much of their steps."""
+        n = rows.size
+        value = _by_row(point.parts, n)[taken]
+        gain = np.where(length[taken] >= 1.0, value - self.loglik[rows[taken]], np.inf)
+        self.loglik[rows[taken]] = value
+        self.fitted[rows[taken]] = point.fitted.reshape(n, -1)[taken]
+        return _Standing(
+            rows[taken],
+            value,
+            gain,
+            (point.score.reshape(n, -1) @ self.design)[taken],
+            -self.blocks.compress(point.hessian(), n)[taken],
+            self.blocks.compress(point.complete_information(), n)[taken],
+            None if point.tilt is None else point.tilt.reshape(n, -1)[taken],
+        )
 
     def advance(self) -> None:
-        """Take note of where the searches stand, and move those that are not at the top."""
-        rows, n = self.rows, self.rows.size
-        value = _by_row(self.point.parts, n)
-        self.loglik[rows] = value
-        self.fitted[rows] = self.point.fitted.reshape(n, -1)
-        gradient = self.point.score.reshape(n, -1) @ self.design
-        step = _newton_steps(
-            -self.blocks.compress(self.point.hessian(), n),
-            self.blocks.compress(self.point.complete_information(), n),
-            gradient,
-        )
-        rise = np.einsum("bq,bq->b", gradient, step) / 2
-        top = rise <= GAIN * (1 + 1e-6 * np.abs(value))
-        self.converged[rows[top]] = True
+        """Move the searches that are not at the top."""
+        here = self.here
+        step = _newton_steps(here.observed, here.complete, here.gradient)
+        rise = np.einsum("bq,bq->b", here.gradient, step) / 2
+        nothing = GAIN * (1 + 1e-6 * np.abs(here.value))
+        top = (rise <= nothing) | ((here.gain <= nothing) & (rise <= 100 * nothing))
+        self.converged[here.rows[top]] = True
         self.rounds += 1
         if self.rounds == MAX_ROUNDS:
             top[:] = True
-        tilt = None if self.point.tilt is None else self.point.tilt.reshape(n, -1)[~top]
-        self.climb(rows[~top], value[~top], step[~top], rise[~top], tilt)
+        tilt = None if here.tilt is None else here.tilt[~top]
+        self.climb(here.rows[~top], here.value[~top], step[~top], rise[~top], tilt)
 
     def climb(self, rows: Rows, value: Array, step: Array, rise: Array, tilt: Array | None) -> None:
         """Halve each step until the log-likelihood rises."""
-        reach = np.abs(step @ self.design.T).max(axis=1, initial=1e-300)
-        length = np.minimum(1.0, MAX_STEP / reach)
+        length = self.lengths(rows, step)
         start = self.beta[rows]
         pending = np.arange(rows.size)
-        first = True
+        reached = []
         while pending.size:
             trial = start[pending] + length[pending, None] * step[pending]
-            guess = None if tilt is None else tilt[pending].ravel()
-            point = self.evaluate(rows[pending], trial, guess)
+            point = self.evaluate(rows[pending], trial, None if tilt is None else tilt[pending])
             higher = _by_row(point.parts, pending.size) > value[pending]
             self.beta[rows[pending[higher]]] = trial[higher]
-            if first and higher.all():
-                self.rows, self.point = rows, point
-                return
-            first = False
+            if higher.any():
+                reached.append(self.stand(rows[pending], point, higher, length[pending]))
             pending = pending[~higher]
             length[pending] /= 2
+            self.stride[rows[pending]] = 1.0
             lost = pending[length[pending] < SHORTEST]
             # No float further along is higher: the top, to rounding, or a fault.
             self.converged[rows[lost]] = rise[lost] < 1e-6 * (1 + np.abs(value[lost]))
             length[lost] = 0.0
             pending = pending[length[pending] > 0.0]
-        self.rows = rows[length > 0.0]
-        if self.rows.size:
-            guess = None if tilt is None else tilt[length > 0.0].ravel()
-            self.point = self.evaluate(self.rows, self.beta[self.rows], guess)
+        self.here = _Standing.together(reached or [self.nowhere()])
+
+    def lengths(self, rows: Rows, step: Array) -> Array:
+        """How much of each step to try first: more than 1 where the last step comes again.
+
+        A margin that noise has eaten goes to 0, its log rate to minus infinity; what is left of
+        the rise is proportional to the rate, so that Newton's step in the log is 1 each time.
+        """
+        reach = np.abs(step @ self.design.T).max(axis=1, initial=1e-300)
+        again = np.abs((step - self.step[rows]) @ self.design.T).max(axis=1, initial=0.0)
+        self.stride[rows] = np.where(again < SAME * reach, 2 * self.stride[rows], 1.0)
+        self.step[rows] = step
+        farthest = np.where(self.stride[rows] > 1.0, MAX_STRIDE, MAX_STEP)
+        return np.asarray(np.minimum(self.stride[rows], farthest / reach))
+
+    def nowhere(self) -> _Standing:
+        """No replicate."""
+        q = self.design.shape[1]
+        slope, square = np.empty((0, q)), np.empty((0, q, q))
+        return _Standing(np.arange(0), np.empty(0), np.empty(0), slope, square, square, None)
 
 
 class _Blocks:
