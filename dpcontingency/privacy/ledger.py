@@ -263,6 +263,8 @@ class PrivacyLedger:
             connection.execute("begin immediate")
             yield connection
             connection.execute("commit")
+        except PrivacyError:
+            raise
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise PrivacyError(
                 f"{self.path} cannot be used as a privacy ledger: {error}. Nothing was spent."
