@@ -8,6 +8,7 @@ import glob
 import logging
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -93,9 +94,10 @@ def source_of(records: object) -> Iterator[Source]:
     is_csv = isinstance(records, str | os.PathLike) and _is_csv(os.fspath(records))
     embedded = ibis.duckdb.connect()
     try:
-        embedded.con.execute(
-            "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
-        )
+        if sys.stderr.isatty():  # in a notebook the setting itself would ask for ipywidgets
+            embedded.con.execute(
+                "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
+            )
         yield shielded(_kinds(), records, embedded)
     except RecordsError as error:
         # Not another error, whose context would be this one.
