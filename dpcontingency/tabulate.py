@@ -85,8 +85,8 @@ def tabulate(
         too large; or if the records cannot be read. Undeclared values are in the ``labels`` of the
         error and never in its message; what the engine says is withheld, for it may quote records.
     DomainError
-        If `domain` is none; or if `recode` names a factor or level that is not declared, or recodes
-        None or NaN, which `missing` is for.
+        If ``domain`` is none; or if ``recode`` names a factor or level that is not declared, or
+        recodes None or NaN, which ``missing`` is for.
 
     Warns
     -----

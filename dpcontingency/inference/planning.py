@@ -203,7 +203,7 @@ def power_curve(
     alpha: float = 0.05,
     **question: Unpack[Question],
 ) -> pd.DataFrame:
-    """The power over a grid of record numbers and losses; `plots.power_curve` draws it.
+    """The power over a grid of record numbers and losses; ``plots.power_curve`` draws it.
 
     Parameters
     ----------

@@ -358,7 +358,7 @@ class LogLinearResults(CoefficientResults):
 
         Notes
         -----
-        t + (1 - (k - 2) sigma^2 / |y - t|^2)_+ (y - t), t the fitted table and k = d - q the
+        ``t + (1 - (k - 2) sigma^2 / |y - t|^2)_+ (y - t)``, t the fitted table and k = d - q the
         dimension of the noise less the number of parameters (METHODS 2.8); y itself for k <= 2.
         Adds up to the public totals; cells may be negative. It gains what the model is worth
         and, unlike `posterior_mean`, loses next to nothing where the model is wrong. For reading

@@ -69,7 +69,7 @@ def compare_mechanisms(
     -------
     pandas.DataFrame
         A row a mechanism, without those that are not defined for the table. ``expected_l2_cost``
-        is E |estimate - theta|^2 in squared counts, ``ratio`` the same over that of
+        is ``E |estimate - theta|^2`` in squared counts, ``ratio`` the same over that of
         `RankDeficientGaussian`, and ``sigma`` the scale of the noise (b for `Laplace`).
 
     Raises

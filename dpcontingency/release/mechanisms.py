@@ -79,7 +79,7 @@ class Mechanism(ABC):
     def expected_l2_cost(
         self, theta: npt.ArrayLike, sigma: float, *, space: Neighbours | None = None
     ) -> float:
-        """Return E |estimate - theta|^2, the expected squared L2 error, exactly.
+        """Return the expected squared L2 error of the estimate of theta, exactly.
 
         Parameters
         ----------
@@ -214,18 +214,19 @@ class JamesStein(Mechanism):
     Parameters
     ----------
     target : {"zero", "mean"}
-        ``"zero"`` multiplies the noisy table y by 1 - (p - 2) sigma^2 / |y|^2, p the number of
-        possible cells, at least 3. ``"mean"`` shrinks toward the mean cell, with factor
-        1 - (p - 3) sigma^2 / |y - y-bar|^2, p at least 4.
+        ``"zero"`` multiplies the noisy table y by ``1 - (p - 2) sigma^2 / |y|^2``, p the
+        number of possible cells, at least 3. ``"mean"`` shrinks toward the mean cell, with factor
+        ``1 - (p - 3) sigma^2 / |y - y-bar|^2``, p at least 4.
     positive_part : bool
         Raise a negative factor to 0 (never worse). False is the paper's letter.
 
     Notes
     -----
-    arXiv 2211.15019. The cost without positive part is sigma^2 [p - (p-2)^2 E
-    1/(p - 2 + 2K)], K ~ Poisson(|theta|^2 / 2 sigma^2) for ``"zero"``, and the like with p - 3 and
-    the centred theta for ``"mean"``. The noise has full rank: ``release.noisy`` is that of
-    `Gaussian`, and the number of records, where public, is not used.
+    arXiv 2211.15019. The cost without positive part is
+    ``sigma^2 [p - (p - 2)^2 E 1/(p - 2 + 2K)]``, ``K ~ Poisson(|theta|^2 / 2 sigma^2)`` for
+    ``"zero"``, and the like with p - 3 and the centred theta for ``"mean"``. The noise has full
+    rank: ``release.noisy`` is that of `Gaussian`, and the number of records, where public, is not
+    used.
 
     Examples
     --------
@@ -261,10 +262,11 @@ class RankDeficientJamesStein(Mechanism):
     ----------
     target : {"uniform", "mean"} or array_like
         ``"uniform"`` shrinks to the table with equal cells (in each stratum): factor
-        1 - (d - 2) sigma^2 / |r|^2 on the deviation r, for d >= 3, whatever the basis. A public
+        ``1 - (d - 2) sigma^2 / |r|^2`` on the deviation r, for d >= 3, whatever the basis. A public
         table of the domain's shape, of counts or of proportions, takes the place of the uniform
         one, scaled to the public totals. ``"mean"`` shrinks the coordinates in ``basis`` toward
-        their mean: the paper's M_rJS, factor 1 - (d - 3) sigma^2 / |c - c-bar|^2, for d >= 4.
+        their mean: the paper's M_rJS, factor
+        ``1 - (d - 3) sigma^2 / |c - c-bar|^2``, for d >= 4.
     basis : {"helmert", "interaction"} or array_like, shape (p, d)
         The public orthonormal basis in which ``"mean"`` averages coordinates: the Helmert
         contrasts of the cells in C order, stratum by stratum; products of each factor's own; or
@@ -377,7 +379,7 @@ class BlockJamesStein(Mechanism):
     Beyond the paper (arXiv 2211.15019), with its operator. The deviation from the uniform table
     (in each stratum) is the sum of its main effects, two-way interactions and so on, which are
     orthogonal. The part r of a group of orders, of dimension k, is multiplied by
-    1 - (k - 2) sigma^2 / |r|^2 where k >= 3 and kept otherwise. No basis is chosen, and a table
+    ``1 - (k - 2) sigma^2 / |r|^2`` where k >= 3 and kept otherwise. No basis is chosen, and a table
     with strong main effects but weak interactions keeps the former. Its cost is the sum over the
     groups. Interactions inside the strata are public and without noise.
 
