@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3.11 python3 python3.12 python3.13 pyth
 	&& echo $$candidate && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types tests bench validity format clean
+.PHONY: help demo test lint types docs tests bench validity format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,10 +18,12 @@ help: ## list the targets
 demo: $(VENV)/.stamp-demo ## records to report on the Berkeley admissions data, into build/demo
 	$(BIN)/dpcontingency demo --output build/demo
 
-# Three steps in this order whatever -j says, so that pytest's closing line comes last.
-test: ## all checks: lint, types, tests
+# Four steps in this order whatever -j says, so that pytest's closing line comes last. The vignettes
+# run once, in `docs`: tests/docs builds the site again, which reads only what has changed since.
+test: ## all checks: lint, types, vignettes and documentation, tests
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory tests
 
 lint: $(VENV)/.stamp-test ## ruff: rules and formatting
@@ -30,6 +32,9 @@ lint: $(VENV)/.stamp-test ## ruff: rules and formatting
 
 types: $(VENV)/.stamp-test ## mypy, strict on the package
 	$(BIN)/mypy
+
+docs: $(VENV)/.stamp-test ## run the vignettes and build the site, warnings as errors, into build/docs
+	$(BIN)/python -m sphinx -W --keep-going -n -q -j 2 docs build/docs
 
 # A file stays on one process, so that each server of tests/test_engines.py starts once.
 tests: $(VENV)/.stamp-test ## pytest on two processes; make tests ARGS="-k gdp" for some of them
@@ -54,7 +59,7 @@ format: $(VENV)/.stamp-test ## let ruff mend what it can
 	$(BIN)/ruff format
 
 clean: ## remove what builds, demos and tools left (not .venv)
-	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist docs/reference/generated .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 # A stamp says what .venv holds: `demo` the package, `test` the package and its test tools.

@@ -1,6 +1,8 @@
 """The public names, and the README's Python."""
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dpcontingency as dpc
+from dpcontingency.cli import app
 from dpcontingency.release.mechanisms import MECHANISMS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,9 +45,38 @@ def test_the_readme_runs(tmp_path, monkeypatch):
 def test_the_readme_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) < 90
-    commands = re.search(r"```sh\n(.*?)```", text, re.DOTALL)
-    assert commands is not None
-    assert re.findall(r"^make \w+", commands[1], re.MULTILINE) == ["make demo", "make test"]
+    makes, _ = _shell(text)
+    assert [line.split("#")[0].split() for line in makes] == [["make", "demo"], ["make", "test"]]
+    targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{line.split()[1]}:.* ## ", targets, re.MULTILINE) for line in makes)
+
+
+def _shell(text):
+    return [block.splitlines() for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
+
+
+def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
+    _, commands = _shell((ROOT / "README.md").read_text(encoding="utf-8"))
+    shutil.copy(ROOT / "data" / "ucb_admissions_records.csv", tmp_path / "records.csv")
+    shutil.copy(ROOT / "data" / "ucb_admissions_domain.yaml", tmp_path / "domain.yaml")
+    monkeypatch.chdir(tmp_path)
+    assert len(commands) == 5
+    for line in commands:
+        program, *arguments = shlex.split(line)
+        assert program == "dpcontingency"
+        with pytest.raises(SystemExit) as ended:
+            app(arguments, prog_name=program)
+        assert ended.value.code == 0, capsys.readouterr().err
+    assert {"release.json", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_what_the_readme_points_at_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (picture,) = re.findall(r"^!\[.+\]\((.+)\)$", text, re.MULTILINE)
+    assert 5_000 < (ROOT / picture).stat().st_size < 200_000
+    paths = re.findall(r"`((?:data|vignettes|benchmarks)/[\w./-]+)`", text)
+    assert len(paths) >= 3
+    assert all((ROOT / path).is_file() for path in paths)
 
 
 def run(code):
