@@ -2,7 +2,7 @@
 
 Nothing in a table stops a plot: negative, zero and impossible cells, unobserved levels and factors
 with one level are drawn, with no area and a mark where there is nothing to draw. Colours can be
-told apart by colour-blind readers and are never alone in saying something; `svg` makes a figure
+told apart by colour-blind readers and are never alone in saying something; ``svg`` makes a figure
 follow dark mode. Each plot keeps a description of itself in words, ``ax.get_label()``.
 """
 
