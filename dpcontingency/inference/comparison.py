@@ -16,7 +16,13 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.existence import Span
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
-from dpcontingency.inference.tables import NOT_ADJUSTED, ModelTable, infinity_notes, test_notes
+from dpcontingency.inference.tables import (
+    NOT_ADJUSTED,
+    ModelTable,
+    face_notes,
+    infinity_notes,
+    test_notes,
+)
 from dpcontingency.inference.terms import SpecialTerm, maximal_terms
 
 RATIO = "A likelihood ratio compares maxima of the likelihood"
@@ -185,7 +191,8 @@ def compare(*results: Any) -> ModelTable:
         index=pd.Index([row.generating_class for row in rows], name="model"),
     )
     title = "Nested models: lr against the last, saturated; lr_diff against the one above"
-    return ModelTable(title, frame, (*test_notes(ordered[0]), *infinity_notes(ordered)))
+    notes = (*test_notes(ordered[0]), *infinity_notes(ordered), *face_notes(ordered))
+    return ModelTable(title, frame, notes)
 
 
 def drop1(result: Any) -> ModelTable:

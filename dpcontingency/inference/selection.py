@@ -5,13 +5,17 @@ All of it reads the release alone, so it costs no privacy beyond the release's.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
+from rich.console import Console
+from rich.status import Status
 
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.coefficients import require_maximum
@@ -35,6 +39,7 @@ from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import (
     NOT_ADJUSTED,
     ModelTable,
+    face_notes,
     infinity_notes,
     note_lines,
     table_lines,
@@ -123,12 +128,24 @@ class _Search:
             (fit.generators, fit.model.special): fit for fit in fits
         }
         self.failures: dict[str, None] = {}
+        self.line: Status | None = None
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show how many models were fitted, on a terminal."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        with Console(file=sys.stderr).status("Searching") as self.line:
+            yield
 
     def fit(self, generators: Generators, special: tuple[SpecialTerm, ...]) -> LogLinearResults:
         known = self.fits.get((generators, special))
         if known is None:
             known = refit(self.start, generators, special)
             self.fits[generators, special] = known
+            if self.line is not None:
+                self.line.update(f"Searching: {len(self.fits)} models fitted")
         return known
 
     def moves(self, current: LogLinearResults, direction: str) -> Iterator[Move]:
@@ -249,7 +266,23 @@ def step(
     search = _Search(
         model, [] if isinstance(start, LogLinearModel) else [start], _scope(model, upper)
     )
-    current = search.fit(model.generators, model.special)
+    with search.shown():
+        current, path = _climb(search, criterion, direction, alpha)
+    lost = tuple(fit.generating_class for fit in search.fits.values() if not fit.existence.exists)
+    notes = [NOT_VALID, NO_COST, *search.failures, *infinity_notes([current])]
+    if lost:
+        notes.append(
+            f"{len(lost)} of the {len(search.fits)} models that the search met have estimates at "
+            "infinity; at_infinity names them."
+        )
+    return Selection(current, path, criterion, direction, lost, tuple(notes))
+
+
+def _climb(
+    search: _Search, criterion: Criterion, direction: Direction, alpha: float
+) -> tuple[LogLinearResults, pd.DataFrame]:
+    """Step by step to the model that no step makes better, and the path there."""
+    current = search.fit(search.start.generators, search.start.special)
     if not current.converged:
         raise ModelError(f"{failure(current, current)} Start the search from another model.")
     rows = [("start", current.generating_class, _start_value(current, criterion))]
@@ -272,14 +305,7 @@ def step(
         seen.add((current.generators, current.model.special))
     path = pd.DataFrame(rows, columns=["action", "generating_class", "criterion"])
     path.insert(0, "step", range(len(rows)))
-    lost = tuple(fit.generating_class for fit in search.fits.values() if not fit.existence.exists)
-    notes = [NOT_VALID, NO_COST, *search.failures, *infinity_notes([current])]
-    if lost:
-        notes.append(
-            f"{len(lost)} of the {len(search.fits)} models that the search met have estimates at "
-            "infinity; at_infinity names them."
-        )
-    return Selection(current, path, criterion, direction, lost, tuple(notes))
+    return current, path
 
 
 def kway_tests(release: Release) -> ModelTable:
@@ -328,7 +354,9 @@ def kway_tests(release: Release) -> ModelTable:
     columns = ["k", "lr", "df", "pvalue", "lr_diff", "df_diff", "pvalue_diff"]
     table = pd.DataFrame(rows, columns=columns).set_index("k")
     title = "lr: all effects of order k and higher are zero; lr_diff: those of order k are zero"
-    return ModelTable(title, table, (*dict.fromkeys(notes), *infinity_notes(fits)))
+    return ModelTable(
+        title, table, (*dict.fromkeys(notes), *infinity_notes(fits), *face_notes(fits))
+    )
 
 
 def partial_association(release: Release) -> ModelTable:

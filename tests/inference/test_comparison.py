@@ -104,7 +104,10 @@ def test_df_is_counted_on_the_facial_set(load_table):
     n = counts[counts > 0] / counts.sum()
     fit = quiet(release, saturated(domain))
     assert top["aic"] == pytest.approx(-2 * fit.llf + 2 * (n.size - 1), abs=1e-6)
-    assert "at infinity" in " ".join(result.notes)
+    notes = " ".join(result.notes)
+    assert "at infinity" in notes
+    model, larger = result.table.index[:2]
+    assert f"The df of {model}, {larger} are adjusted for zeros" in notes
 
 
 def test_terms_whose_df_are_not_their_parameters_are_named():

@@ -40,6 +40,18 @@ def noisy():
 # -- tests by order -------------------------------------------------------------------------------
 
 
+def test_a_search_shows_its_progress_on_a_terminal_only(load_table, monkeypatch, capsys):
+    counts, domain = load_table("titanic")
+    release = Release.exact(counts, domain)
+    start = LogLinearModel(release, mutual(release))
+    quietly = step(start, direction="forward", upper="[Class Sex][Survived][Age]")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown = step(start, direction="forward", upper="[Class Sex][Survived][Age]")
+    assert "Searching" in capsys.readouterr().err
+    pd.testing.assert_frame_equal(shown.path, quietly.path)
+
+
 def test_kway_tests_are_differences_of_deviances(load_table):
     counts, domain = load_table("hair_eye_color")
     release = Release.exact(counts, domain)
