@@ -86,10 +86,12 @@ def phi(
 
     def correlation(m: Numbers) -> Numbers:
         total = m.sum(axis=(-1, -2))
-        ones = m.sum(axis=-1)[..., 0], m.sum(axis=-2)[..., 0]
-        together = _over(m[..., 0, 0] * total - ones[0] * ones[1], total).sum(axis=-1)
-        spread = [_over(one * (total - one), total).sum(axis=-1) for one in ones]
-        return np.asarray(together / np.sqrt(spread[0] * spread[1]))
+        crossed = m[..., 0, 0] * m[..., 1, 1] - m[..., 0, 1] * m[..., 1, 0]
+        spread = [
+            _over(side[..., 0] * side[..., 1], total).sum(axis=-1)
+            for side in (m.sum(axis=-1), m.sum(axis=-2))
+        ]
+        return np.asarray(_over(crossed, total).sum(axis=-1) / np.sqrt(spread[0] * spread[1]))
 
     return estimate(about, "phi", about.in_words, correlation, FISHER, by_likelihood=True)
 

@@ -95,7 +95,8 @@ class Contour:
             return latest[key]
 
         def signed(means: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            return np.asarray(-side * measure(means))
+            with np.errstate(divide="ignore", invalid="ignore"):  # a search may touch an end
+                return np.asarray(-side * measure(means))
 
         def goodness(value: float) -> float:
             return side * value

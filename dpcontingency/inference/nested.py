@@ -189,19 +189,25 @@ def privacy_note(release: AnyRelease) -> list[str]:
 
 
 def faint_margins(release: AnyRelease) -> list[str]:
-    """A sentence for the levels whose margin is within two standard deviations of the noise."""
-    faint = []
+    """Sentences for the levels that nobody has, or whose margin is within noise of 0."""
+    empty: list[str] = []
+    faint: list[str] = []
     for name in release.domain.names:
         margin = release.margin(name)
-        low = (margin.noise_sd > 0) & (margin.noisy < 2 * margin.noise_sd)
-        levels = release.domain.levels[name]
-        faint += [f"{name} = {label_text(levels[i])}" for i in np.flatnonzero(low)]
-    if not faint:
-        return []
-    return [
-        f"Within noise of 0 (less than 2 standard deviations above): {', '.join(faint)}. "
-        "Perhaps nobody is there."
-    ]
+        certain = margin.noise_sd == 0
+        none, low = certain & (margin.noisy == 0), ~certain & (margin.noisy < 2 * margin.noise_sd)
+        for levels, found in ((none, empty), (low, faint)):
+            labels = [label_text(release.domain.levels[name][i]) for i in np.flatnonzero(levels)]
+            found += [f"{name} = {label}" for label in labels]
+    notes = []
+    if empty:
+        notes.append(f"No record has {', or '.join(empty)}: the test is about the other levels.")
+    if faint:
+        notes.append(
+            f"Within noise of 0 (less than 2 standard deviations above): {', '.join(faint)}. "
+            "Perhaps nobody is there."
+        )
+    return notes
 
 
 def _one_of(options: tuple[Any, ...]) -> str:

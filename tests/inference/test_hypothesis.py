@@ -9,7 +9,7 @@ from scipy import stats
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.gaussian import score_statistic
-from dpcontingency.inference.hypothesis import TestResult, independence_test
+from dpcontingency.inference.hypothesis import TestResult, homogeneity_test, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.replicates import Replicates
 from dpcontingency.inference.testresult import chi2_logsf
@@ -113,6 +113,9 @@ def test_a_level_nobody_has_is_left_out_of_the_test_and_named(counts, x2, g2, df
     if p is not None:
         assert (round(score.pvalue, 5), round(ratio.pvalue, 5)) == p
     assert any("S[T.1]" in note or "R[T.2]" in note for note in score.notes)
+    assert any(
+        note.startswith(("No record has S = 1", "No record has R = 2")) for note in ratio.notes
+    )
 
 
 def test_records_that_share_one_level_leave_nothing_to_test():
@@ -282,3 +285,16 @@ def test_hardly_any_information_still_converges():
         fit = LogLinearModel(release, "[R][S]").fit(warn_convergence=False)
         assert fit.converged
         assert fit.iterations < 60
+
+
+def test_samples_together_state_their_losses():
+    domain, rng = Domain({"S": ["u", "v", "w"]}), np.random.default_rng(0)
+    samples = [simulate_release([100, 200, 300], domain, GDP(mu), rng) for mu in (0.5, 1)]
+    test = homogeneity_test(samples)
+    assert "not stated" not in test.summary()
+    table = test.null_fit.model.release
+    assert table.privacy == GDP(1)  # no record is in both samples
+    assert "1: " in table.provenance["samples"]
+    assert "mu = 0.5" in table.provenance["samples"]
+    third = Release.from_noisy_table([99.0, 200.0, 301.0], domain, sigma=2.0, n_total=600)
+    assert homogeneity_test([*samples, third]).null_fit.model.release.privacy is None
