@@ -70,6 +70,8 @@ FLOORS = {
     "inference.lowrank": 4,
     "inference.likelihood": 4,
     "inference.interactions": 4,
+    "inference.junction": 4,
+    "inference.space": 4,
     "inference.cells": 4,
     "inference.columns": 4,
     "inference.design": 4,

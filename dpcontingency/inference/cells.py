@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.formula import Generators
-from dpcontingency.inference.interactions import InteractionLikelihood
+from dpcontingency.inference.interactions import InteractionLikelihood, fits_in_memory
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import stratum_labels
@@ -27,20 +27,32 @@ def release_from_dict(content: Mapping[str, Any]) -> AnyRelease:
 
 
 @singledispatch
-def likelihood_of(release: object, generators: Generators) -> Likelihood:
+def part_for(release: AnyRelease, generators: Generators) -> AnyRelease:
+    """The part of a release that a model with these generators is fitted to: all of it.
+
+    Of a release of margins that is too large to be used as a whole, the margins of the generators.
+
+    Raises
+    ------
+    ModelError
+        If the release says nothing of these margins.
+    """
+    return release
+
+
+@singledispatch
+def likelihood_of(release: object) -> Likelihood:
     """The likelihood of the log rates of a release's joint table.
 
     Parameters
     ----------
     release : Release or MarginRelease
         What is known of it.
-    generators : tuple of tuples of str
-        The margins that a model is about.
 
     Raises
     ------
     ModelError
-        If it is no release, or says nothing of these margins.
+        If it is no release, or too large.
     """
     raise ModelError(
         f"A log-linear model is fitted to a Release or a MarginRelease; got "
@@ -50,7 +62,7 @@ def likelihood_of(release: object, generators: Generators) -> Likelihood:
 
 
 @likelihood_of.register
-def _of_table(release: Release, generators: Generators) -> Likelihood:
+def _of_table(release: Release) -> Likelihood:
     given = release.conditioned()
     strata = tuple(release.domain.axis(name) for name in release.strata)
     noisy, variances = given.noisy.ravel(), given.noise.variances.ravel()
@@ -62,7 +74,12 @@ def _of_table(release: Release, generators: Generators) -> Likelihood:
 
 
 @likelihood_of.register
-def _of_margins(release: MarginRelease, generators: Generators) -> Likelihood:
+def _of_margins(release: MarginRelease) -> Likelihood:
+    return InteractionLikelihood(release)
+
+
+@part_for.register
+def _part_of_margins(release: MarginRelease, generators: Generators) -> AnyRelease:
     for generator in generators:
         if not any(set(generator) <= set(margin) for margin in release.margins):
             known = "".join("[" + " ".join(margin) + "]" for margin in release.margins[:8])
@@ -70,4 +87,6 @@ def _of_margins(release: MarginRelease, generators: Generators) -> Likelihood:
                 f"The margin of {', '.join(generator)} was not released, so no model with it can "
                 f"be fitted. Released: {known}{'...' if len(release.margins) > 8 else ''}."
             )
-    return InteractionLikelihood(release)
+    if fits_in_memory(release) or not any(generators):
+        return release
+    return release.restrict(generators)

@@ -83,18 +83,17 @@ class Saturated:
         """The model that every model of the release of ``result`` is nested in.
 
         Its parameters are the possible cells less the public totals; with exact counts, those of
-        its facial set: the cells that hold records (METHODS 2.4).
+        its facial set: the cells that hold records (METHODS 2.4). Of released margins they are the
+        numbers that were measured.
         """
         model, release = result.model, result.model.release
-        alive = release.domain.possible().ravel()
+        alive = model._possible
         if release.noise.is_exact:
-            alive = alive & (release.noisy.ravel() > 0)
-        strata = model.cells.strata
-        totals = 0 if strata is None else np.unique(strata[alive]).size
+            alive = alive & (model.cells.noisy > 0)
         return cls(
-            generating_class=show((release.domain.names,)),
+            generating_class=show(release.margins),
             llf=float(model.saturated_loglike),
-            df_model=int(alive.sum()) - totals,
+            df_model=int(model.cells.free_dimension(alive)),
             n_total=result.n_total,
         )
 
@@ -404,14 +403,11 @@ def _check_same_release(one: Any, other: Any) -> None:
     """Refuse fits that do not share a likelihood: same table, same law, same public totals."""
     if one is other:
         return
-    if (
-        one.domain != other.domain
-        or not np.array_equal(one.noisy, other.noisy)
-        or one.noise.to_dict() != other.noise.to_dict()
-    ):
+    if not one.says_the_same_as(other):
         raise ModelError(
             "The models were fitted to different releases, whose likelihoods cannot be compared. "
-            "Fit all of them to one release."
+            "Fit all of them to one release; of margins that are too many to be used together, to "
+            "one release.restrict(margins)."
         )
     totals = (one.totals is None) == (other.totals is None)
     if one.strata != other.strata or not totals or not np.array_equal(one.totals, other.totals):

@@ -116,7 +116,7 @@ class HierarchicalDesign(Design):
         self.shape = shape
         self.terms = tuple(terms)
         self.strata = strata
-        blocks = [self._term_codes(term) for term in self.terms]
+        blocks = [term_codes(shape, term) for term in self.terms]
         self.sizes = tuple(len(block) for block in blocks)
         self.codes = np.concatenate([np.zeros((0, len(shape)), dtype=np.intp), *blocks])
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
@@ -182,12 +182,6 @@ class HierarchicalDesign(Design):
         agree = ((inside == 0) | (inside == levels[:, None, :])).all(axis=-1)
         return np.where(agree, sums[positions[:, None] + inner @ self._strides], 0.0)
 
-    def _term_codes(self, term: tuple[int, ...]) -> Index:
-        levels = list(product(*(range(1, self.shape[axis]) for axis in term)))
-        codes = np.zeros((len(levels), len(self.shape)), dtype=np.intp)
-        codes[:, list(term)] = np.array(levels, dtype=np.intp).reshape(len(levels), len(term))
-        return codes
-
     def _sums(self, cells: Array, kept: tuple[int, ...]) -> Array:
         """S w, along every axis but the kept ones (flat)."""
         out = cells.copy()
@@ -212,6 +206,14 @@ class HierarchicalDesign(Design):
             clash |= (one != other) & (one > 0) & (other > 0)
         flat[clash] = math.prod(self.shape)  # one past the table, where `gram` puts a 0
         return flat
+
+
+def term_codes(shape: tuple[int, ...], term: tuple[int, ...]) -> Index:
+    """The codes of the columns of a term: the level of each factor, or 0, shape (q, K)."""
+    levels = list(product(*(range(1, shape[axis]) for axis in term)))
+    codes = np.zeros((len(levels), len(shape)), dtype=np.intp)
+    codes[:, list(term)] = np.array(levels, dtype=np.intp).reshape(len(levels), len(term))
+    return codes
 
 
 class ExtendedDesign(Design):
@@ -282,13 +284,12 @@ def sum_coding(shape: tuple[int, ...], terms: Sequence[tuple[int, ...]]) -> Arra
     Sum-to-zero coefficients are the interactions of X b: centred along each axis of their term,
     averaged over the others; the last level is minus the sum of the rest and has no column.
     """
-    design = HierarchicalDesign(shape, terms)
-    ends = np.cumsum(design.sizes)
+    sizes = [math.prod(shape[axis] - 1 for axis in term) for term in terms]
+    ends = np.cumsum(sizes, dtype=np.intp)
     places = {
-        term: slice(end - size, end)
-        for term, end, size in zip(design.terms, ends, design.sizes, strict=True)
+        term: slice(end - size, end) for term, end, size in zip(terms, ends, sizes, strict=True)
     }
-    out = np.zeros((design.n_columns, design.n_columns))
+    out = np.zeros((sum(sizes), sum(sizes)))
     for source, columns in places.items():
         for target, rows in places.items():
             if set(target) <= set(source):

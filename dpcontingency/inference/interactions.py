@@ -15,6 +15,11 @@ a convex problem in as many numbers as there are measured ones. Where noise or c
 is the Gaussian likelihood of METHODS 2.3, mean B mu and covariance B V B' + S, less its
 determinant; without noise differences between nested models are those of the classical
 log-likelihood, and the estimate is the classical one.
+
+All tables here, exp(eta + B'l) among them, are of the log-linear model of the released margins.
+Where the joint table is too large and those margins lie in the cliques of a junction tree, sums
+and covariances are therefore had by passing messages along it, exactly (`space`, `junction`):
+nothing is approximated, and what is said here holds of tables that could never be written down.
 """
 
 from __future__ import annotations
@@ -28,18 +33,19 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.design import Design, HierarchicalDesign
-from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
-from dpcontingency.inference.lowrank import DiagonalPlusLowRank
+from dpcontingency.inference.design import Design
+from dpcontingency.inference.junction import JunctionTree
 from dpcontingency.inference.newton import maximise
+from dpcontingency.inference.space import CellSpace, JointSpace, TreeSpace, covariance_of
 from dpcontingency.release.margins import MarginRelease
 
 Array = npt.NDArray[np.float64]
 
 MAX_CELLS = 10**7
-MAX_MEASURED = 3000  # numbers, of which a square matrix is held
+MAX_CLIQUES = 10**6  # cells of all cliques of a junction tree
+MAX_EXPECTATIONS = 5 * 10**7  # measured numbers times those cells, which are held
+MAX_MEASURED = 4000  # numbers, of which a square matrix is held
 MAX_STEPS = 100
-UNKNOWN = 1e300  # the variance of a cell of which nothing by itself is known
 LARGEST_RATE = 700.0
 
 
@@ -49,13 +55,13 @@ class MeasuredCurvature:
 
     Attributes
     ----------
-    design : HierarchicalDesign
+    design : Design
         The measured columns.
     matrix : ndarray, shape (m, m)
         The form in their coefficients.
     """
 
-    design: HierarchicalDesign
+    design: Design
     matrix: Array
 
     def compressed(self, design: Design) -> Array:
@@ -79,8 +85,9 @@ class InteractionPoint:
         Of what.
     loglik : float
         Its value.
-    fitted, posterior_mean : ndarray, shape (p,)
-        The means mu, and the table m: expected counts given the release.
+    fitted, posterior_mean : ndarray, shape (size,)
+        The means mu, and the table m: expected counts given the release. Over the cells of the
+        likelihood's space.
     """
 
     cells: InteractionLikelihood
@@ -90,7 +97,7 @@ class InteractionPoint:
 
     @property
     def score(self) -> Array:
-        """The gradient in the log rates, shape (p,)."""
+        """The gradient in the log rates, shape (size,)."""
         return self.posterior_mean - self.fitted
 
     def complete_information(self) -> MeasuredCurvature:
@@ -112,6 +119,64 @@ class InteractionPoint:
         return self.cells.spread(self.fitted)
 
 
+@dataclass(frozen=True)
+class CountsPoint:
+    """The log-likelihood of counts, were they known, at one value of the log rates."""
+
+    cells: InteractionLikelihood
+    loglik: float
+    fitted: Array
+    posterior_mean: Array
+
+    @property
+    def score(self) -> Array:
+        """The gradient in the log rates, shape (size,)."""
+        return self.posterior_mean - self.fitted
+
+    def complete_information(self) -> MeasuredCurvature:
+        """Minus the second derivative, on the span of the measured columns."""
+        return MeasuredCurvature(self.cells.design, self.cells.spread(self.fitted))
+
+    def hessian(self) -> MeasuredCurvature:
+        """The second derivative."""
+        return MeasuredCurvature(self.cells.design, -self.cells.spread(self.fitted))
+
+
+def junction_tree(release: MarginRelease) -> JunctionTree:
+    """A junction tree of which some clique holds each released margin."""
+    axis = release.domain.axis
+    return JunctionTree(
+        release.domain.shape, [[axis(name) for name in margin] for margin in release.margins]
+    )
+
+
+def fits_in_memory(release: MarginRelease) -> bool:
+    """Whether the interactions of a release have a likelihood here, by a table or by a tree."""
+    return release.domain.size <= MAX_CELLS or _tree_obstacle(release, junction_tree(release)) == ""
+
+
+def _tree_obstacle(release: MarginRelease, tree: JunctionTree) -> str:
+    """Why a junction tree is too large to work with; empty where it is not."""
+    measured = _measured(release)
+    if release.domain.structural_zeros:
+        return "it has structural zeros, which only a joint table shows"
+    if tree.size > MAX_CLIQUES:
+        return (
+            f"the margins hang together in cliques of {tree.size:,} cells, more than "
+            f"{MAX_CLIQUES:,}"
+        )
+    if tree.size * measured > MAX_EXPECTATIONS:
+        return (
+            f"{measured:,} measured numbers on cliques of {tree.size:,} cells would need arrays of "
+            f"{measured * tree.size * 8 / 1e9:,.1f} GB"
+        )
+    return ""
+
+
+def _measured(release: MarginRelease) -> int:
+    return sum(values.size for values in release.contrasts.values())
+
+
 class InteractionLikelihood:
     """The likelihood of the log rates of a joint table, given some noisy interactions of it.
 
@@ -123,13 +188,17 @@ class InteractionLikelihood:
     Raises
     ------
     ModelError
-        If the joint table has more than 10^7 cells, or more than 3,000 numbers were measured.
+        If the joint table has more than 10^7 cells and so, or nearly so, have the cliques of a
+        junction tree that holds the released margins; or if more than 4,000 numbers were
+        measured. The message says how many there are.
 
     Attributes
     ----------
-    design : HierarchicalDesign
+    space : CellSpace
+        Where the cells live: log rates and means are vectors over these.
+    design : Design
         The measured interactions as columns of a table, in treatment coding: B'.
-    noisy : ndarray, shape (p,)
+    noisy : ndarray, shape (size,)
         A table that has the released interactions, and 0 for those that were not released.
     measured : ndarray, shape (m,)
         y, the measured numbers in the coding of the design.
@@ -141,29 +210,23 @@ class InteractionLikelihood:
     can_replicate = False
 
     def __init__(self, release: MarginRelease) -> None:
-        shape, plan = release.domain.shape, release.plan
-        if release.domain.size > MAX_CELLS:
-            raise ModelError(
-                f"The joint table of these factors has {release.domain.size:,} cells, more than "
-                f"the {MAX_CELLS:,} that a model of margins is fitted on. Take fewer factors, by "
-                "release.collapse(...)."
-            )
-        measured = sum(values.size for values in release.contrasts.values())
-        if measured > MAX_MEASURED:
+        plan = release.plan
+        self.space = _space(release)
+        if (measured := _measured(release)) > MAX_MEASURED:
             raise ModelError(
                 f"The release measures {measured:,} numbers, more than the {MAX_MEASURED:,} that a "
-                "model of margins is fitted to. Take fewer factors, by release.collapse(...)."
+                "model of margins is fitted to. Take fewer margins, by release.restrict(...), or "
+                "fewer factors, by release.collapse(...)."
             )
         terms = [tuple(release.domain.axis(name) for name in a) for a in plan.cell_scales]
-        self.design = HierarchicalDesign(shape, terms)
-        self.noisy = release.noisy.ravel()
+        self.design = self.space.design(terms)
+        self.noisy = _noisy_cells(release, self.space)
         self.measured = self.design.tdot(self.noisy)
         scales = dict(zip(terms, plan.cell_scales.values(), strict=True))
-        self.covariance = _covariance(self.design, scales)
+        self.covariance = _covariance(release.domain.shape, self.design.codes, scales)
         self.totals = None if release.total is None else np.array([float(release.total)])
         self.strata = None if self.totals is None else np.zeros(self.noisy.size, dtype=np.intp)
-        unknown = np.full(self.noisy.size, UNKNOWN)
-        self._counts = NoisyTableLikelihood(self.noisy, unknown, totals=self.totals)
+        self._estimated_total = release.n_total_estimate
         self._plan = plan
         self._hint = np.zeros(self.measured.size)
 
@@ -182,19 +245,22 @@ class InteractionLikelihood:
             "release of margins. Release the table of these factors."
         )
 
+    def space_of(self, shape: tuple[int, ...]) -> CellSpace:
+        """Where the cells live."""
+        return self.space
+
     def judged(
         self, fitted: Array, possible: npt.NDArray[np.bool_]
     ) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
         """Means, noise variances and possibility of the cells that were released: of margins."""
         domain = self._plan.domain
-        table, open_cells = fitted.reshape(domain.shape), possible.reshape(domain.shape)
-        means, variances, inside = [], [], []
+        means, variances = [], []
         for margin in self._plan.margins:
-            others = tuple(k for k, name in enumerate(domain.names) if name not in margin)
-            means.append(table.sum(axis=others).ravel())
+            axes = [domain.axis(name) for name in margin]
+            means.append(self.space.margin(fitted, axes).ravel())
             variances.append(np.full(means[-1].size, self._plan.variance(*margin)))
-            inside.append(open_cells.any(axis=others).ravel())
-        return np.concatenate(means), np.concatenate(variances), np.concatenate(inside)
+        flat = np.concatenate(means)  # margins with structural zeros are not released
+        return flat, np.concatenate(variances), np.ones(flat.size, dtype=np.bool_)
 
     def at(self, eta: npt.ArrayLike) -> InteractionPoint:
         """Evaluate at log rates, shape (p,); free up to a constant where the total is public."""
@@ -228,15 +294,20 @@ class InteractionLikelihood:
         self._hint = multipliers
         return InteractionPoint(self, height, fitted, table)
 
-    def as_counts(self, eta: npt.ArrayLike, counts: Array) -> LikelihoodPoint:
-        """Return the classical likelihood of counts; see `NoisyTableLikelihood.as_counts`."""
-        return self._counts.as_counts(eta, counts)
+    def as_counts(self, eta: npt.ArrayLike, counts: Array) -> CountsPoint:
+        """Return the classical likelihood of counts that add up to the total; see `at`."""
+        eta = np.asarray(eta, dtype=np.float64)
+        total, fitted = self._cumulant(eta)
+        alive = eta > -np.inf
+        height = float((counts * np.where(alive, eta, 0.0))[alive].sum()) - total
+        return CountsPoint(self, height, fitted, counts)
 
     def saturated(self) -> InteractionPoint:
         """Maximise over all log rates: as those of the measured interactions alone would be."""
         start = np.zeros(self.measured.size)
         if self.totals is None:
-            start[0] = math.log(max(self.noisy.sum(), 1.0) / self.noisy.size)
+            level = self.space.sums(np.zeros(self.space.size))[0]
+            start[0] = math.log(max(self._estimated_total, 1.0)) - level
         return maximise(lambda b: _MeasuredPoint(self.at(self.design.dot(b))), start).point.cells
 
     def free_dimension(self, face: npt.NDArray[np.bool_]) -> int:
@@ -266,14 +337,8 @@ class InteractionLikelihood:
 
     def spread(self, means: Array) -> Array:
         """B V B', V the covariance of counts with these means."""
-        if self.totals is None:
-            return self.design.gram(means)
-        n = float(self.totals[0])
-        share = means / n if n else means
-        labels = np.zeros(means.size, dtype=np.intp)
-        return self.design.compress(
-            DiagonalPlusLowRank(means, share[None, :], np.full((1, 1, 1), -n), labels)
-        )
+        total = None if self.totals is None else float(self.totals[0])
+        return covariance_of(self.space, self.design, means, total)
 
     def known(self, spread: Array) -> Array:
         """G (S + G)^-1 G for G = B V B'."""
@@ -281,13 +346,12 @@ class InteractionLikelihood:
 
     def _cumulant(self, eta: Array) -> tuple[float, Array]:
         """K(eta), and its gradient: the means."""
+        log_sum, shares = self.space.sums(eta)
         if self.totals is None:
-            means = np.exp(np.minimum(eta, LARGEST_RATE))
-            return float(means.sum()), means
-        n, top = float(self.totals[0]), float(eta.max())
-        weights = np.exp(eta - top)
-        total = float(weights.sum())
-        return n * (top + math.log(total)), weights * (n / total)
+            total = math.exp(min(log_sum, LARGEST_RATE))
+            return total, total * shares
+        n = float(self.totals[0])
+        return n * log_sum, n * shares
 
 
 @dataclass(frozen=True)
@@ -314,19 +378,49 @@ class _MeasuredPoint:
         return float(np.abs(self.cells.cells.design.dot(step)).max(initial=0.0))
 
 
-def _covariance(design: HierarchicalDesign, scales: dict[tuple[int, ...], float]) -> Array:
+def _space(release: MarginRelease) -> CellSpace:
+    """The joint table, or a junction tree where that is too large."""
+    if release.domain.size <= MAX_CELLS:
+        return JointSpace(release.domain.shape)
+    tree = junction_tree(release)
+    if obstacle := _tree_obstacle(release, tree):
+        raise ModelError(
+            f"The joint table of these factors has {release.domain.size:,} cells, more than the "
+            f"{MAX_CELLS:,} that are written down, and no junction tree takes its place: "
+            f"{obstacle}. Take fewer margins, by release.restrict(...), or fewer factors, by "
+            "release.collapse(...)."
+        )
+    return TreeSpace(tree)
+
+
+def _noisy_cells(release: MarginRelease, space: CellSpace) -> Array:
+    """The released interactions as a table, over the cells of a space."""
+    names, parts = release.domain.names, []
+    named = {name for margin in release.margins for name in margin}
+    for clique in space.cliques:
+        inside = [names[k] for k in clique]
+        if named.isdisjoint(inside):  # nothing was asked of it: equal cells
+            size = math.prod(space.shape[k] for k in clique)
+            parts.append(np.full(size, release.n_total_estimate / size))
+        else:
+            parts.append(release.collapse(*inside).noisy.ravel())
+    return np.concatenate(parts)
+
+
+def _covariance(
+    shape: tuple[int, ...], codes: npt.NDArray[np.intp], scales: dict[tuple[int, ...], float]
+) -> Array:
     """B (sum over A of sigma_A^2 P_A) B', from the scales s_A on A's own margins.
 
     The product over the factors of A of (I - J / n_k) and over the others of J / n_k^2, between
     columns that are an indicator of a level along some axes and constant along the others.
     """
-    codes = design.codes
     out = np.zeros((len(codes), len(codes)))
     for a, scale in scales.items():
         where = np.flatnonzero((codes[:, list(a)] > 0).all(axis=1))
         one, other = codes[where][:, None, :], codes[where][None, :, :]
         block = np.full((where.size, where.size), scale**2)
-        for axis, n in enumerate(design.shape):
+        for axis, n in enumerate(shape):
             if axis in a:
                 block *= (one[..., axis] == other[..., axis]) - 1 / n
             else:

@@ -25,6 +25,7 @@ from dpcontingency.inference.gaussian import (
 from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poisson
 from dpcontingency.inference.lattice import log_lattice_peak
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
+from dpcontingency.inference.space import CellSpace, JointSpace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -282,6 +283,10 @@ class NoisyTableLikelihood:
                 "offset and the step that led here."
             )
         return self._at(eta, tilt)
+
+    def space_of(self, shape: tuple[int, ...]) -> CellSpace:
+        """Where the cells live: in the joint table of this shape."""
+        return JointSpace(shape)
 
     def free_dimension(self, face: NDArray[np.bool_]) -> int:
         """How many numbers a model may explain: the cells of a face less the totals there."""

@@ -45,12 +45,16 @@ class Limit:
         The cells that can have a positive mean, and those of them that keep one.
     strata : ndarray of int, shape (p,), or None
         The stratum of each cell where totals are public.
+    own : int, optional
+        How many columns, the first ones, are the model's; all of them by default. Others change no
+        log mean of a joint cell (`space.gauged`).
     """
 
     design: Design
     alive: Mask
     face: Mask
     strata: Labels | None
+    own: int | None = None
 
     @cached_property
     def directions(self) -> Array:
@@ -59,9 +63,23 @@ class Limit:
         A combination of coefficients can be estimated if and only if it is a combination of the
         log means of the cells that stay.
         """
+        own = self.design.n_columns if self.own is None else self.own
         if self.face.all():
-            return np.zeros((self.design.n_columns, 0))
+            return np.zeros((own, 0))
+        if own == self.design.n_columns:
+            return self._open
+        left, sizes, _ = np.linalg.svd(self._open[:own], full_matrices=False)
+        return np.asarray(left[:, sizes > ROUNDING])
+
+    @cached_property
+    def _open(self) -> Array:
+        """The same with all columns, also those that are not the model's."""
         return null_directions(self.design, self.face, self.strata)
+
+    def _padded(self, combinations: Array) -> Array:
+        """Combinations of the model's coefficients as ones of all columns."""
+        beyond = self.design.n_columns - combinations.shape[-1]
+        return np.pad(combinations, [*[(0, 0)] * (combinations.ndim - 1), (0, beyond)])
 
     def signs(self, combinations: Array) -> Array:
         """Which way combinations of coefficients go, shape (k, q) to (k,).
@@ -79,9 +97,9 @@ class Limit:
         A w >= -1, are on one side of 0: linear programs, but where the rows of A are independent
         and the negative of its inverse has the edges of the cone for its columns.
         """
-        along = combinations @ self.directions
+        along = self._padded(combinations) @ self._open
         lost = self.alive & ~self.face
-        moves = _changes(self.design, self.directions, self.face, lost, self.strata)
+        moves = _changes(self.design, self._open, self.face, lost, self.strata)
         _, sizes, basis = np.linalg.svd(moves, full_matrices=True)
         rank = int((sizes > ROUNDING * max(float(sizes.max(initial=0.0)), 1.0)).sum())
         free = (np.abs(along @ basis[rank:].T) > MOVED).any(axis=1)
@@ -116,7 +134,7 @@ class Limit:
             variance = float(row @ along)
             if variance <= 0:
                 continue
-            change = self.design.dot(along / np.sqrt(variance))
+            change = self.design.dot(self._padded(along / np.sqrt(variance)))
             if self.strata is not None:
                 sizes = sum_by_stratum(self.strata, fitted, int(self.strata.max()) + 1)
                 middle = sum_by_stratum(self.strata, fitted * change, sizes.size)
@@ -132,6 +150,7 @@ def limit_of(
     fitted: Array,
     score: Array,
     loss: Callable[[Mask], float],
+    own: int | None = None,
 ) -> Limit:
     """The limit that a fit to noisy cells has reached, or cannot be told from.
 
@@ -147,6 +166,8 @@ def limit_of(
         Fitted means, and the derivative of the log-likelihood in their logarithms.
     loss : callable
         What the log-likelihood loses if only the cells of a mask stay.
+    own : int, optional
+        As in `Limit`.
 
     Notes
     -----
@@ -163,9 +184,9 @@ def limit_of(
         if not going.any():
             break
         if loss(alive & ~going) <= NIL:
-            return Limit(design, alive, alive & ~going, strata)
+            return Limit(design, alive, alive & ~going, strata, own)
         few &= fitted < float(fitted[going].max()) / 100
-    return Limit(design, alive, alive, strata)
+    return Limit(design, alive, alive, strata, own)
 
 
 def _going(design: Design, alive: Mask, few: Mask, strata: Labels | None) -> Mask:

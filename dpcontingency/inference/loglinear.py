@@ -14,9 +14,14 @@ import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError, shown
-from dpcontingency.inference.cells import AnyRelease, likelihood_of, release_from_dict
+from dpcontingency.inference.cells import (
+    AnyRelease,
+    likelihood_of,
+    part_for,
+    release_from_dict,
+)
 from dpcontingency.inference.coefficients import inverse_information
-from dpcontingency.inference.design import Design, HierarchicalDesign
+from dpcontingency.inference.design import Design
 from dpcontingency.inference.existence import (
     complement,
     facial_set,
@@ -101,7 +106,7 @@ class LogLinearModel(LikelihoodModel):
     ----------
     release : Release or MarginRelease
         The noisy table, whose shrunken estimate is never used; or noisy margins, each generator
-        inside one of them.
+        inside one of them. Of these the domain may be of any size (see Notes).
     generators : str or iterable
         The generating class: ``"[Admit Dept][Gender Dept]"`` or
         ``[("Admit", "Dept"), ("Gender", "Dept")]``.
@@ -126,6 +131,12 @@ class LogLinearModel(LikelihoodModel):
     With public totals there is no intercept, and terms inside the strata are fixed by design and
     have no parameter; the strata margin is added to the model where it is missing. Every factor
     is categorical whatever its labels look like, unless a term ``score(...)`` asks for numbers.
+
+    A release of margins whose joint table has more than 10^7 cells is fitted exactly on a junction
+    tree of the released margins, which has small cliques where these are decomposable, or nearly
+    so. Where they are not, the model is fitted to the margins of its generators alone, and
+    ``release`` is that part of the release: models to be compared are then fitted to one
+    ``release.restrict(margins)``. A model whose own generators have no such tree is refused.
 
     References
     ----------
@@ -159,47 +170,55 @@ class LogLinearModel(LikelihoodModel):
         check_release(release)
         if coding not in ("treatment", "sum"):
             raise ModelError(f"The coding is 'treatment' or 'sum'; got {coding!r}.")
-        self.release = release
         self.coding = coding
         names = release.domain.names
         asked = generating_class(generators, names)
         self.generators: Generators = (
             generating_class([*asked, release.strata], names) if release.strata else asked
         )
+        self.release = release = part_for(release, self.generators)
         # Of either kind of release; first, because it refuses tables too large to write down.
-        self.cells: Any = likelihood_of(release, self.generators)
+        self.cells: Any = likelihood_of(release)
+        self.space = self.cells.space_of(release.domain.shape)
         self.special = read_special(special_terms, names)
         if self.special and coding != "treatment":
             raise ModelError(
                 f"{self.special[0].text} has no sum-to-zero coefficients, as no special term has. "
                 "Use coding='treatment'."
             )
+        if self.special and self.cells.is_gaussian:
+            raise ModelError(
+                f"{self.special[0].text} is a term for released tables: a release of margins is "
+                "fitted by the interactions of its factors. Release the table of these factors."
+            )
         self.terms = self._free_terms()
         axes = [tuple(release.domain.axis(name) for name in term) for term in self.terms]
         strata = tuple(release.domain.axis(name) for name in release.strata)
-        self._strata = stratum_labels(release.domain.shape, strata)
-        self._possible = release.domain.possible().ravel()
-        margins = HierarchicalDesign(release.domain.shape, axes, strata)
+        self._possible = self.space.possible(release.domain)
+        self._strata = np.zeros(self.space.size, dtype=np.intp)
+        if strata:
+            self._strata = stratum_labels(release.domain.shape, strata)
+        margins: Any = self.space.design(axes, strata)  # special terms need a joint table's
         if self.special:
             parameters = extended_parameters(
                 margins, self.special, release.domain, self._possible, self.fixed_strata
             )
         else:
             parameters = hierarchical_parameters(
-                margins, coding, release.domain, self._possible, self.fixed_strata
+                margins, axes, coding, release.domain, self._possible, self.fixed_strata
             )
         self._design, self._recode = parameters.design, parameters.recode
         self._columns, self._units = parameters.columns, parameters.units
         self.aliased, self.idle = parameters.aliased, parameters.idle
-        if self.special and self.cells.is_gaussian:
+        if offset is not None and not self.space.is_joint:
             raise ModelError(
-                f"{self.special[0].text} is a term for released tables: a release of margins is "
-                "fitted by the interactions of its factors. Release the table of these factors."
+                f"An offset has a number for each of the {release.domain.size:,} cells, which are "
+                "too many here. Take fewer factors, by release.collapse(...)."
             )
         self.offset = _checked_offset(offset, release.domain.shape)
         known = 0.0 if self.offset is None else self.offset.ravel()
         self._offset = np.where(self._possible, known, -np.inf)
-        super().__init__(release.noisy.ravel())
+        super().__init__(self.cells.noisy)
         self.data.xnames = [column.name for column in self._columns]
 
     @classmethod
@@ -274,7 +293,7 @@ class LogLinearModel(LikelihoodModel):
     @property
     def n_cells(self) -> int:
         """The number of possible cells."""
-        return int(self._possible.sum())
+        return int(self._possible.sum()) if self.space.is_joint else self.space.n_cells
 
     @property
     def fixed_strata(self) -> npt.NDArray[np.intp] | None:
@@ -295,7 +314,7 @@ class LogLinearModel(LikelihoodModel):
     @cached_property
     def df_model(self) -> int:
         """The number of free parameters, on the cells that the data leave alive."""
-        if self.face.sum() == self.n_cells:
+        if self.face.all() or (self.face == self._possible).all():
             return self._design.n_columns
         return int(independent_columns(self._design, self.face, self.cells.strata).sum())
 
@@ -331,7 +350,14 @@ class LogLinearModel(LikelihoodModel):
         return -self.hessian(params)
 
     def predict(self, params: npt.ArrayLike) -> Array:
-        """The fitted cell means at these parameters, in C order."""
+        """The fitted cell means at these parameters, in C order.
+
+        Raises
+        ------
+        ModelError
+            If the joint table is too large to write down.
+        """
+        self.require_joint("predict")
         return np.asarray(self._at(self._treatment(params)).cells.fitted)
 
     def fit(
@@ -429,6 +455,21 @@ class LogLinearModel(LikelihoodModel):
 
     # -- parts ---------------------------------------------------------------------------------
 
+    def require_joint(self, what: str) -> None:
+        """Refuse what would write down a joint table that is too large.
+
+        Raises
+        ------
+        ModelError
+            If it is.
+        """
+        if not self.space.is_joint:
+            raise ModelError(
+                f"{what} is of all {self.n_cells:,} cells of the joint table, which are too many "
+                "to write down: ask for a margin, by fitted_margin('A', 'B') or "
+                "get_prediction(margin=['A', 'B'])."
+            )
+
     def _free_terms(self) -> list[tuple[str, ...]]:
         """The terms with parameters: the intercept where nothing is public, none in the strata."""
         terms = subsets(self.generators, self.release.domain.names)
@@ -450,8 +491,8 @@ class LogLinearModel(LikelihoodModel):
         """Equal rates."""
         flat = np.zeros(self._design.n_columns)
         if self.release.totals is None:
-            weight = np.exp(self._offset).sum()
-            flat[0] = np.log(max(float(self.cells.noisy.sum()), 1.0) / weight)
+            level = self.space.sums(self._offset)[0]
+            flat[0] = np.log(max(float(self.release.n_total_estimate), 1.0)) - level
         return flat
 
     def _start(self) -> Array:
@@ -577,7 +618,8 @@ class LogLinearModel(LikelihoodModel):
             def loss(face: npt.NDArray[np.bool_]) -> float:
                 return float(cells.loglik - at(face).loglik)
 
-        return limit_of(self._design, self._alive, strata, cells.fitted, score, loss)
+        design, own = self.space.gauged(self._design), self._design.n_columns
+        return limit_of(design, self._alive, strata, cells.fitted, score, loss, own)
 
     def recoded(self, beta: Array) -> Array:
         """Coefficients in the coding of the model, from treatment-coded ones."""
@@ -611,7 +653,7 @@ def check_release(release: object) -> None:
         If it is none.
     """
     if not isinstance(release, Release | MarginRelease):
-        likelihood_of(release, ())  # which says what is wrong
+        likelihood_of(release)  # which says what is wrong
 
 
 def _check_options(options: dict[str, Any]) -> None:

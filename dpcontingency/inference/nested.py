@@ -109,7 +109,7 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
     statistic = kind(hypothesis, fit)
     if statistic.obstacle:
         return replace(blank, reason=statistic.obstacle)
-    doubt = doubts(*model.cells.judged(fit.fittedvalues.to_numpy(), model._possible))
+    doubt = doubts(*model.cells.judged(fit._fit.fitted, model._possible))
     offered = kind.can_bootstrap and can_write_out(hypothesis)
     boot = how.pvalue == "bootstrap" or not kind.is_chi_square
     boot = boot or (how.pvalue == "auto" and offered and bool(doubt))
@@ -156,7 +156,7 @@ def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> Tes
 
     replicates = replicate_statistics(
         cells,
-        means_to_draw_from(hypothesis.model, statistic.null_fit.fittedvalues.to_numpy()),
+        means_to_draw_from(hypothesis.model, statistic.null_fit._fit.fitted),
         on,
         int(how.n_boot),
         source.rng,
@@ -192,7 +192,8 @@ def faint_margins(release: AnyRelease) -> list[str]:
     """Sentences for the levels that nobody has, or whose margin is within noise of 0."""
     empty: list[str] = []
     faint: list[str] = []
-    for name in release.domain.names:
+    told = {name for margin in release.margins for name in margin}
+    for name in filter(told.__contains__, release.domain.names):
         margin = release.margin(name)
         certain = margin.noise_sd == 0
         none, low = certain & (margin.noisy == 0), ~certain & (margin.noisy < 2 * margin.noise_sd)

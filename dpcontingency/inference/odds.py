@@ -21,6 +21,7 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 Kind = Literal["conditional", "local"]
 
+INDEX = ["row", "column", "at"]
 OPEN = "cells above and below the line are at 0"
 
 # An interval on the log scale of an infinite log odds ratio: combination, sign -> ends.
@@ -56,21 +57,9 @@ def odds_ratio_frame(
     ``sampling``, shape (q, q), is the covariance that ``cells`` would have with no noise.
     """
     ratios = [r for pair in pairs for r in _ratios(cells, domain, pair, generators, kind)]
-    index = pd.MultiIndex.from_tuples(
-        [(r.row, r.column, r.at) for r in ratios], names=["row", "column", "at"]
-    )
     if not ratios:
-        columns = [
-            "odds_ratio",
-            "log_or",
-            "se",
-            "se_sampling",
-            "lower",
-            "upper",
-            "in_words",
-            "reason",
-        ]
-        return pd.DataFrame(columns=columns, index=pd.MultiIndex.from_tuples([], names=index.names))
+        return no_odds_ratios()
+    index = pd.MultiIndex.from_tuples([(r.row, r.column, r.at) for r in ratios], names=INDEX)
     drift = np.array([r.drift for r in ratios])
     places = np.array([r.cells for r in ratios])
     se = np.where(drift == 0, _standard_errors(cells, places), np.nan)
@@ -101,6 +90,14 @@ def odds_ratio_frame(
         },
         index=index,
     )
+
+
+def no_odds_ratios() -> pd.DataFrame:
+    """The frame of a model that associates no two factors."""
+    columns = [
+        "odds_ratio", "log_or", "se", "se_sampling", "lower", "upper", "in_words", "reason",
+    ]  # fmt: skip
+    return pd.DataFrame(columns=columns, index=pd.MultiIndex.from_tuples([], names=INDEX))
 
 
 _SIGNS = np.array([1.0, 1.0, -1.0, -1.0])

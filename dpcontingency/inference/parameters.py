@@ -71,9 +71,16 @@ class Parameters:
 
 
 def hierarchical_parameters(
-    margins: HierarchicalDesign, coding: str, domain: Domain, possible: Mask, strata: Labels | None
+    margins: Design,
+    terms: Sequence[tuple[int, ...]],
+    coding: str,
+    domain: Domain,
+    possible: Mask,
+    strata: Labels | None,
 ) -> Parameters:
-    """The parameters of a generating class; see `extended_parameters` for the arguments.
+    """The parameters of a generating class, whose terms are sets of axes.
+
+    See `extended_parameters` for the other arguments.
 
     Raises
     ------
@@ -81,7 +88,7 @@ def hierarchical_parameters(
         If structural zeros leave some without meaning and the coding is not ``"treatment"``.
     """
     columns = [_margin_column(code, coding, domain) for code in margins.codes]
-    recode = None if coding == "treatment" else sum_coding(margins.shape, margins.terms)
+    recode = None if coding == "treatment" else sum_coding(domain.shape, terms)
     kept = np.ones(margins.n_columns, dtype=np.bool_)
     if domain.structural_zeros:
         kept = independent_columns(margins, possible, strata)

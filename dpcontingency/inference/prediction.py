@@ -29,6 +29,20 @@ IMPOSSIBLE = "structural zero"
 NO_RECORDS = "no records to share out"
 
 
+def columns_of(design: Any, axes: Sequence[int]) -> npt.NDArray[np.intp]:
+    """The columns of a design whose terms lie in some axes."""
+    others = np.ones(design.codes.shape[1], dtype=np.bool_)
+    others[list(axes)] = False
+    return np.flatnonzero(~(design.codes[:, others] > 0).any(axis=1))
+
+
+def treatment_coefficients(model: Any, fit: Any) -> Array:
+    """The coefficients of a fit in treatment coding, whatever the model's coding."""
+    if model._recode is None:
+        return np.asarray(fit.params, dtype=np.float64)
+    return np.asarray(np.linalg.solve(model._recode, fit.params), dtype=np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class FittedCells:
     """A fit as its cells see it, in treatment coding.
@@ -53,6 +67,36 @@ class FittedCells:
     strata: Axes | None
     possible: Mask
     vanished: Mask
+
+    @classmethod
+    def around(cls, model: Any, fit: Any, covariance: Array, names: Sequence[str]) -> FittedCells:
+        """The cells of some factors, all others at their first levels, up to a factor of the means.
+
+        For odds ratios of a model whose joint table is too large to write down.
+
+        Parameters
+        ----------
+        model, fit, covariance
+            As in `of`.
+        names : sequence of str
+            The factors.
+        """
+        domain, design, space = model.release.domain, model._design, model.space
+        axes = [domain.axis(name) for name in names]
+        shape = tuple(space.shape[axis] for axis in axes)
+        inside = columns_of(design, axes)
+        beta = treatment_coefficients(model, fit)[inside]
+        rows = CellRows(shape, design.codes[inside][:, axes])
+        logs = rows.of(np.arange(rows.n_cells)) @ beta
+        drifts = bool(fit.at_infinity.any())
+        return cls(
+            rows=rows,
+            covariance=covariance[np.ix_(inside, inside)],
+            means=np.exp(logs - logs.max()),
+            strata=None if model.release.totals is None else (),
+            possible=np.ones(rows.n_cells, dtype=np.bool_),
+            vanished=drifts & (space.margin(fit.fitted, axes).ravel() < VANISHED),
+        )
 
     @classmethod
     def of(cls, model: Any, fit: Any, covariance: Array) -> FittedCells:
@@ -154,6 +198,107 @@ class CellPrediction:
         )
 
 
+def check_what(what: str, given: tuple[str, ...]) -> None:
+    """Refuse what is no kind of prediction, or does not go with what is conditioned on.
+
+    Raises
+    ------
+    ModelError
+        If it is none, or does not.
+    """
+    if what not in ("mean", "proportion", "conditional"):
+        raise ModelError(f"what is 'mean', 'proportion' or 'conditional'; got {what!r}.")
+    if (what == "conditional") != bool(given):
+        raise ModelError(
+            "what='conditional' and given=[...], the factors to condition on, go together; "
+            f"got what={what!r} and given={list(given)}."
+        )
+
+
+def predict_margin(
+    model: Any,
+    fit: Any,
+    covariance: Array,
+    index: pd.Index,
+    margin: tuple[str, ...],
+    what: What,
+    given: tuple[str, ...],
+) -> CellPrediction:
+    """The prediction of every cell of a margin.
+
+    Parameters
+    ----------
+    model, fit, covariance
+        As in `FittedCells.of`.
+    index : pandas.Index
+        Of the cells.
+    margin : tuple of str
+        The factors.
+    what, given
+        As in `LogLinearResults.get_prediction`.
+
+    Notes
+    -----
+    The delta method: the gradient of the logarithm of a mean is E[x | cell] less E[x | stratum] in
+    the coefficients, x the row of a joint cell, averaged over the strata that the cell is in; that
+    of a share is this less its own average over what it is a share of.
+    """
+    domain, release = model.release.domain, model.release
+    names = (*margin, *(name for name in release.strata if name not in margin))
+    axes = [domain.axis(name) for name in names]
+    means = model.space.margin(fit.fitted, axes)
+    sums = _column_sums(model, fit.fitted, axes)  # of each column, by cell: (q, *shape)
+    if release.totals is not None:
+        inside = [i for i, name in enumerate(names) if name not in release.strata]
+        total = means.sum(axis=tuple(inside), keepdims=True)
+        centre = sums.sum(axis=tuple(i + 1 for i in inside), keepdims=True)
+        sums = sums - _over(means, total) * centre
+    beyond = tuple(range(len(margin), len(names)))
+    means, sums = means.sum(axis=beyond), sums.sum(axis=tuple(i + 1 for i in beyond))
+    gradient, value = _over(sums, means), means
+    if what != "mean":
+        others = tuple(i for i, name in enumerate(margin) if name not in given)
+        total = means.sum(axis=others, keepdims=True)
+        value = np.where(total > 0, _over(means, total), np.nan if given else 0.0)
+        whole = sums.sum(axis=tuple(i + 1 for i in others), keepdims=True)
+        gradient = gradient - _over(whole, total)
+    flat, value = gradient.reshape(len(gradient), -1), value.ravel()
+    variances = np.maximum((flat * (covariance @ flat)).sum(axis=0), 0.0)
+    vanished = bool(fit.at_infinity.any()) & (means.ravel() < VANISHED)
+    log_se = np.where(vanished | np.isnan(value), np.nan, np.sqrt(variances))
+    log_se[(value == 0) & ~vanished] = 0.0
+    reason = np.where(vanished, AT_INFINITY, np.where(np.isnan(value), NO_RECORDS, ""))
+    reason[~domain.project(margin).possible().ravel()] = IMPOSSIBLE
+    if what == "conditional":
+        log_se[value == 1] = 0.0
+    return CellPrediction(
+        what=what,
+        given=given,
+        predicted_mean=pd.Series(value, index=index, name=what),
+        se=pd.Series(value * log_se, index=index, name="se"),
+        reason=pd.Series(reason.astype(object), index=index, name="reason"),
+        _log_se=log_se,
+    )
+
+
+def _column_sums(model: Any, fitted: Array, axes: Sequence[int]) -> Array:
+    """X' D by cell of a margin, D the fitted means: the sum of each column there."""
+    design, space = model._design, model.space
+    shape = tuple(space.shape[axis] for axis in axes)
+    out = np.zeros((design.n_columns, *shape))
+    tables: dict[Axes, Array] = {}
+    for j, code in enumerate(design.codes):
+        term = tuple(int(axis) for axis in np.flatnonzero(code))
+        rest = tuple(axis for axis in term if axis not in axes)
+        if rest not in tables:
+            tables[rest] = space.margin(fitted, [*axes, *rest])
+        at = tuple(int(code[axis]) if axis in term else slice(None) for axis in axes)
+        out[j][at] = tables[rest][(*at, *(int(code[axis]) for axis in rest))]
+    for k in range(design.extra.n_columns if design.extra else 0):
+        out[len(design.codes) + k] = space.margin(fitted * design.extra.column(k), axes)
+    return out
+
+
 def predict_cells(
     cells: FittedCells, index: pd.Index, what: What, given: tuple[str, ...], axes: Axes
 ) -> CellPrediction:
@@ -164,13 +309,7 @@ def predict_cells(
     ModelError
         If ``what`` is unknown, or ``given`` and it do not go together.
     """
-    if what not in ("mean", "proportion", "conditional"):
-        raise ModelError(f"what is 'mean', 'proportion' or 'conditional'; got {what!r}.")
-    if (what == "conditional") != bool(given):
-        raise ModelError(
-            "what='conditional' and given=[...], the factors to condition on, go together; "
-            f"got what={what!r} and given={list(given)}."
-        )
+    check_what(what, given)
     value, within = cells.means, None
     reason = np.full(value.size, "", dtype=object)
     if what == "conditional":
@@ -230,3 +369,8 @@ def cells_named(domain: Any, records: Any) -> Sequence[int]:
     levels = [[domain.index(name, level) for level in frame[name]] for name in domain.names]
     positions = np.ravel_multi_index([np.asarray(k, dtype=np.intp) for k in levels], domain.shape)
     return [int(k) for k in positions]
+
+
+def _over(a: Array, b: Array) -> Array:
+    """Return a / b, and 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference import residuals
 from dpcontingency.inference.coefficients import (
@@ -22,13 +23,22 @@ from dpcontingency.inference.coefficients import (
 )
 from dpcontingency.inference.comparison import compare, drop1
 from dpcontingency.inference.gaussian import gaussian_information
-from dpcontingency.inference.odds import Kind, associated_pairs, odds_ratio_frame
+from dpcontingency.inference.odds import (
+    Kind,
+    OneSided,
+    associated_pairs,
+    no_odds_ratios,
+    odds_ratio_frame,
+)
 from dpcontingency.inference.prediction import (
     CellPrediction,
     FittedCells,
     What,
     cells_named,
+    check_what,
+    columns_of,
     predict_cells,
+    predict_margin,
 )
 from dpcontingency.inference.printing import summary2_of, summary_of
 from dpcontingency.inference.tables import ModelTable
@@ -38,6 +48,8 @@ from dpcontingency.release.shrinkage import james_stein_factor
 __all__ = ["Fit", "LogLinearResults"]
 
 Array = npt.NDArray[np.float64]
+
+MAX_MARGIN_CELLS = 10**7
 
 
 class LogLinearResults(CoefficientResults):
@@ -154,8 +166,43 @@ class LogLinearResults(CoefficientResults):
 
     @property
     def fittedvalues(self) -> pd.Series:
-        """Fitted cell means, by cell; they add up to ``n_total`` where it is public."""
+        """Fitted cell means, by cell; they add up to ``n_total`` where it is public.
+
+        Raises
+        ------
+        ModelError
+            If the joint table is too large to write down: see `fitted_margin`.
+        """
+        self.model.require_joint("fittedvalues")
         return self._by_cell(self._fit.fitted)
+
+    def fitted_margin(self, *factors: str) -> pd.Series:
+        """Fitted means of the cells of a margin, by cell, also where there are too many joint ones.
+
+        Parameters
+        ----------
+        factors : str
+            The margin, which need not have been released. With intervals, by
+            ``get_prediction(margin=factors)``.
+
+        Raises
+        ------
+        DomainError
+            If a factor is unknown or named twice.
+        ModelError
+            If the margin itself is too large.
+
+        Examples
+        --------
+        >>> from dpcontingency import Domain, LogLinearModel, Release
+        >>> release = Release.exact([[3, 4], [5, 8]], Domain({"A": ["a", "b"], "B": ["u", "v"]}))
+        >>> LogLinearModel(release, "[A][B]").fit().fitted_margin("B").to_dict()
+        {'u': 8.0, 'v': 12.0}
+        """
+        domain = self._part(factors)
+        axes = [self.model.release.domain.axis(name) for name in domain.names]
+        means = self.model.space.margin(self._fit.fitted, axes)
+        return pd.Series(means.ravel(), index=_cells_of(domain))
 
     @property
     def resid_response(self) -> pd.Series:
@@ -211,7 +258,9 @@ class LogLinearResults(CoefficientResults):
             residuals.deviance_residuals(cells.noisy, self._fit.fitted, cells.variances)
         )
 
-    def get_prediction(self, what: What = "mean", given: Any = ()) -> CellPrediction:
+    def get_prediction(
+        self, what: What = "mean", given: Any = (), *, margin: Sequence[str] | None = None
+    ) -> CellPrediction:
         """Fitted values of the cells with standard errors and intervals.
 
         Parameters
@@ -221,6 +270,8 @@ class LogLinearResults(CoefficientResults):
             levels of the ``given`` factors.
         given : str or sequence of str
             The factors to condition on.
+        margin : sequence of str, optional
+            The factors whose cells are fitted, those of ``given`` among them; all by default.
 
         Returns
         -------
@@ -248,7 +299,16 @@ class LogLinearResults(CoefficientResults):
             raise ModelError(f"given is a factor, or a sequence of factors; got {shown(given)}.")
         names = (given,) if isinstance(given, str) else tuple(given)
         axes = tuple(domain.axis(name) for name in names)
-        return predict_cells(self._cells, self._index, what, names, axes)
+        if margin is None:
+            self.model.require_joint("get_prediction")
+            return predict_cells(self._cells, self._index, what, names, axes)
+        part = self._part((margin,) if isinstance(margin, str) else tuple(margin))
+        check_what(what, names)
+        if not set(names) <= set(part.names):
+            raise ModelError("The factors to condition on are among those of the margin.")
+        covariance = treatment_covariance(self.model, self._fit)
+        index = _cells_of(part)
+        return predict_margin(self.model, self._fit, covariance, index, part.names, what, names)
 
     def predict(self, exog: Any = None, *, linear: bool = False) -> pd.Series:
         """Fitted cell means: of all cells, or of the cells that the rows of a frame name.
@@ -260,6 +320,7 @@ class LogLinearResults(CoefficientResults):
         linear : bool
             Whether to give the logarithms of the means, -inf where a cell is impossible.
         """
+        self.model.require_joint("predict")
         if exog is None:
             means = self.fittedvalues
         else:
@@ -339,9 +400,35 @@ class LogLinearResults(CoefficientResults):
                 return (np.nan, np.inf) if drift > 0 else (-np.inf, np.nan)
             return self._profile(combination).interval(self.llf, alpha, drift=drift)
 
+        if not pairs:
+            return no_odds_ratios()
+        if self.model.space.is_joint:
+            return odds_ratio_frame(
+                self._cells, domain, pairs, associations, kind, alpha, one_sided,
+                sampling_covariance(self.model, self._fit),
+            )  # fmt: skip
+        return pd.concat([self._few_ratios(pair, kind, alpha, one_sided) for pair in pairs])
+
+    def _few_ratios(
+        self, pair: tuple[str, str], kind: Kind, alpha: float, one_sided: OneSided
+    ) -> pd.DataFrame:
+        """The odds ratios of one pair from the factors that they depend on alone."""
+        model, domain = self.model, self.model.release.domain
+        depends = {*pair, *(name for g in model.associations if set(pair) <= set(g) for name in g)}
+        names = tuple(name for name in domain.names if name in depends)
+        covariance = treatment_covariance(model, self._fit)
+        cells = FittedCells.around(model, self._fit, covariance, names)
+        inside = columns_of(model._design, [domain.axis(name) for name in names])
+
+        def widened(combination: Array, drift: float) -> tuple[float, float]:
+            whole = np.zeros(model._design.n_columns)
+            whole[inside] = combination
+            return one_sided(whole, drift)
+
+        part = domain.project(names)
         return odds_ratio_frame(
-            self._cells, domain, pairs, associations, kind, alpha, one_sided,
-            sampling_covariance(self.model, self._fit),
+            cells, part, [pair], (names,), kind, alpha, widened,
+            sampling_covariance(model, self._fit)[np.ix_(inside, inside)],
         )  # fmt: skip
 
     def posterior_mean(self) -> Array:
@@ -351,6 +438,7 @@ class LogLinearResults(CoefficientResults):
         model is near the truth, worse than the noisy table when it is not (METHODS 2.8). For
         reading and publishing, never the input of a test.
         """
+        self.model.require_joint("posterior_mean")
         return self._fit.posterior_mean.reshape(self.model.release.domain.shape)
 
     def shrunken_table(self) -> Array:
@@ -460,6 +548,16 @@ class LogLinearResults(CoefficientResults):
         levels = [list(labels) for labels in domain.levels.values()]
         return pd.MultiIndex.from_product(levels, names=list(domain.names))
 
+    def _part(self, factors: tuple[str, ...]) -> Domain:
+        """Some factors, whose cells can be written down."""
+        part: Domain = self.model.release.domain.project(factors)
+        if part.size > MAX_MARGIN_CELLS:
+            raise ModelError(
+                f"The margin of {', '.join(part.names)} has {part.size:,} cells, more than the "
+                f"{MAX_MARGIN_CELLS:,} that are written down; ask for a smaller one."
+            )
+        return part
+
     def _by_cell(self, values: Array) -> pd.Series:
         return pd.Series(values, index=self._index)
 
@@ -489,3 +587,11 @@ class LogLinearResults(CoefficientResults):
             residuals.cell_variances(fitted, cells.variances, cells.strata),
             fitted**2 * self._cells.log_variances(model._design.compress(information)),
         )
+
+
+def _cells_of(domain: Domain) -> pd.Index:
+    """The cells of some factors by their levels."""
+    levels = [list(labels) for labels in domain.levels.values()]
+    if len(levels) == 1:
+        return pd.Index(levels[0], name=domain.names[0])
+    return pd.MultiIndex.from_product(levels, names=list(domain.names))

@@ -65,7 +65,7 @@ class Hypothesis:
     def saturated(self) -> LogLinearModel:
         """The alternative written out as a model."""
         release = self.model.release
-        return self.alternative or LogLinearModel(release, [release.domain.names])
+        return self.alternative or LogLinearModel(release, release.margins)
 
 
 class TestStatistic(ABC):
@@ -146,7 +146,7 @@ class _Score(TestStatistic):
 
     def value(self) -> float:
         cells, larger = self.hypothesis.model.cells, self.hypothesis.alternative
-        fitted = self.null_fit.fittedvalues.to_numpy()
+        fitted = self.null_fit._fit.fitted
         if larger is None:
             return float(cells.score_statistic(fitted))
         return float(cells.nested_score_statistic(fitted, larger._design))
@@ -306,7 +306,7 @@ def _fits(model: LogLinearModel, tables: Replicates, null_fit: LogLinearResults)
 
     At the null fit itself a cell that has died there would stay dead.
     """
-    fitted = null_fit.fittedvalues.to_numpy()
+    fitted = null_fit._fit.fitted
     half = (fitted + fitted.sum() / model.n_cells) / 2 * model._possible
     return tables.fit(_dense(model), model._offset, model.classical_fit(half))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -209,6 +209,46 @@ class MarginRelease:
             old = tuple(name for name in self.domain.names if name in a)
             contrasts[a] = self.contrasts[old].transpose([old.index(name) for name in a])
         return MarginRelease(plan, contrasts, self.total, self.origin, self.provenance)
+
+    def restrict(self, margins: Sequence[Sequence[str]]) -> MarginRelease:
+        """The release of some of its margins, or parts of them, and nothing else (post-processing).
+
+        The factors stay; what the other margins told is left out.
+
+        Parameters
+        ----------
+        margins : sequence of sequences of str
+            Each inside a wanted margin.
+
+        Raises
+        ------
+        DomainError
+            If a factor is unknown.
+        PrivacyError
+            If a margin lies in no wanted one, or none is named, or one twice.
+
+        Examples
+        --------
+        >>> from dpcontingency.release.publish_margins import simulate_margins
+        >>> domain = Domain({name: ["no", "yes"] for name in "ABC"})
+        >>> pairs = [("A", "B"), ("A", "C"), ("B", "C")]
+        >>> rng = np.random.default_rng(1)
+        >>> release = simulate_margins(np.full((2, 2, 2), 9), domain, pairs, GDP(1), rng)
+        >>> release.restrict([("A", "B"), ("B", "C")]).margins
+        (('A', 'B'), ('B', 'C'))
+        """
+        plan = self.plan.restrict(margins)
+        contrasts = {a: self.contrasts[a] for a in plan.cell_scales}
+        return MarginRelease(plan, contrasts, self.total, self.origin, self.provenance)
+
+    def says_the_same_as(self, other: object) -> bool:
+        """Whether another release has the same numbers with the same law."""
+        return (
+            isinstance(other, MarginRelease)
+            and self.domain == other.domain
+            and dict(self.plan.cell_scales) == dict(other.plan.cell_scales)
+            and all(np.array_equal(v, other.contrasts[a]) for a, v in self.contrasts.items())
+        )
 
     @cached_property
     def noisy(self) -> Array:

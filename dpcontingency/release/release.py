@@ -288,6 +288,20 @@ class Release:
             totals=totals,
         )
 
+    @property
+    def margins(self) -> tuple[tuple[str, ...], ...]:
+        """The margins that were released together: the whole table, as of a `MarginRelease`."""
+        return (self.domain.names,)
+
+    def says_the_same_as(self, other: object) -> bool:
+        """Whether another release has the same noisy cells with the same law."""
+        return (
+            isinstance(other, Release)
+            and self.domain == other.domain
+            and np.array_equal(self.noisy, other.noisy)
+            and self.noise.to_dict() == other.noise.to_dict()
+        )
+
     def conditioned(self) -> Release:
         """The same release given its public totals: what inference works on.
 

@@ -210,6 +210,25 @@ class MarginPlan:
             cell_scales={a: scales[a] for a in ordered},
         )
 
+    def restrict(self, margins: Sequence[Sequence[str]]) -> MarginPlan:
+        """The part of the plan that is about some margins; the loss is that of the whole.
+
+        Raises
+        ------
+        DomainError
+            If a factor is unknown.
+        PrivacyError
+            If a margin lies in no wanted one, or none is named, or one twice.
+        """
+        wanted = checked_margins(self.domain, margins)
+        kept = {a for margin in wanted for a in self.interactions_in(self.inside(margin))}
+        return replace(
+            self,
+            margins=wanted,
+            weights=(1.0,) * len(wanted),
+            cell_scales={a: s for a, s in self.cell_scales.items() if a in kept},
+        )
+
     def interactions_in(self, factors: Sequence[str]) -> Iterator[Factors]:
         """The released interactions inside a margin, small sets first."""
         ordered = [name for name in self.domain.names if name in set(factors)]

@@ -4,7 +4,6 @@ simulation.
 
 import math
 import pickle
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,6 @@ from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.selection import kway_tests
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.publish_margins import simulate_margins, simulate_plan
 from dpcontingency.release.release import Release
 from dpcontingency.release.workload import plan_margins
@@ -284,15 +282,3 @@ def test_what_is_refused():
     )
     with pytest.raises(ModelError, match="term for released tables"):
         LogLinearModel.from_formula("A + B + Diag(A, B)", both)
-
-
-def test_large_domains_are_collapsed_first():
-    names = [f"q{i}" for i in range(30)]
-    domain = Domain({name: [0, 1] for name in names})
-    plan = plan_margins(domain, [*combinations(names[:4], 2), tuple(names[4:7])], GDP(1))
-    cells = {a: np.zeros([1] * len(a)) for a in plan.cell_scales}
-    release = MarginRelease(plan, cells, 500, "simulated", {})
-    with pytest.raises(ModelError, match=r"1,073,741,824 cells.*collapse"):
-        LogLinearModel(release, [("q0", "q1")])
-    fit = LogLinearModel(release.collapse(*names[:3]), [("q0", "q1"), ("q2",)]).fit()
-    np.testing.assert_allclose(fit.fittedvalues, 500 / 8, rtol=1e-6)
