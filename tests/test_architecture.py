@@ -83,6 +83,7 @@ FLOORS = {
     "inference.limits": 4,
     "inference.newton": 4,
     "inference.replicates": 4,
+    "inference.margin_replicates": 4,
     "inference.gaussian": 4,
     "inference.normal": 4,
     "inference.penalty": 4,

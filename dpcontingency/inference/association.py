@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference import strength
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.estimates import FISHER, ROOT, Estimate
 from dpcontingency.inference.ordinal import gamma, kendall_tau_b, somers_d
 from dpcontingency.inference.risks import odds_ratio, relative_risk, risk_difference
 from dpcontingency.inference.saturated import Side, TwoFactors, check_side, estimate, of_side
-from dpcontingency.release.release import Release
 
 __all__ = [
     "contingency_coefficient",
@@ -34,7 +34,7 @@ Numbers = npt.NDArray[Any]
 
 
 def phi(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -44,7 +44,7 @@ def phi(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table; the measure works on its margin over the factors named.
     row, column : str
         Two factors of two levels; phi is positive where first levels go together.
@@ -97,7 +97,7 @@ def phi(
 
 
 def cramers_v(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -154,7 +154,7 @@ def cramers_v(
 
 
 def contingency_coefficient(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -185,7 +185,7 @@ def contingency_coefficient(
 
 
 def uncertainty_coefficient(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),

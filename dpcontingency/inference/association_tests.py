@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.estimates import Estimate
-from dpcontingency.inference.hypothesis import checked_release, model_test
+from dpcontingency.inference.hypothesis import model_test, table_or_margins
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.nested import (
     DEFAULT_BOOT,
@@ -24,7 +25,6 @@ from dpcontingency.inference.risks import odds_ratio
 from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.terms import quoted
 from dpcontingency.inference.testresult import TestResult
-from dpcontingency.release.release import Release
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +54,7 @@ class CMHResult(TestResult):
 
 
 def trend_test(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     *,
@@ -68,7 +68,7 @@ def trend_test(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table.
     row, column : str
         The factors. Each has two levels, is ordered, or has scores (Domain ``scores``; else
@@ -125,7 +125,7 @@ def trend_test(
 
 
 def cmh_test(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: str | Sequence[str],
@@ -139,7 +139,7 @@ def cmh_test(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table.
     row, column : str
         The factors, of any number of levels.
@@ -205,10 +205,10 @@ def cmh_test(
 
 
 def _checked_pair(
-    release: Release, row: str, column: str, given: str | Sequence[str]
+    release: AnyRelease, row: str, column: str, given: str | Sequence[str]
 ) -> tuple[str, ...]:
     """The given factors, once the names make sense."""
-    checked_release(release)
+    table_or_margins(release)
     names = (given,) if isinstance(given, str) else tuple(given)
     if len({row, column, *names}) < 2 + len(names):
         raise ModelError(
@@ -217,7 +217,7 @@ def _checked_pair(
     return names
 
 
-def _scored(release: Release, name: str) -> str:
+def _scored(release: AnyRelease, name: str) -> str:
     """The term for the scores of a factor; two levels need neither order nor scores."""
     domain = release.domain
     ordinal = name in domain.ordered or name in domain.scores

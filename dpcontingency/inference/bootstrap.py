@@ -10,7 +10,8 @@ import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import singledispatch
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from rich.console import Console
 from rich.progress import track
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.cells import Likelihood
+from dpcontingency.inference.interactions import InteractionLikelihood
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
 
 Array = npt.NDArray[np.float64]
@@ -99,7 +102,7 @@ class Source:
 
 
 def replicate_statistics(
-    cells: NoisyTableLikelihood,
+    cells: Likelihood,
     null: Array,
     statistic: Callable[[Array], Array],
     n_boot: int,
@@ -111,12 +114,12 @@ def replicate_statistics(
 
     Parameters
     ----------
-    cells : NoisyTableLikelihood
+    cells : NoisyTableLikelihood or InteractionLikelihood
         The release, for its sampling scheme and the law of its noise.
     null : ndarray, shape (p,)
         The cell means to draw from: multinomial where totals are public, else Poisson.
     statistic : callable
-        From noisy tables, shape (b, p), to statistics, shape (b,).
+        From noisy tables, shape (b, p), or measured numbers, to statistics, shape (b,).
     n_boot : int
         Replicates.
     rng : numpy.random.Generator
@@ -136,10 +139,19 @@ def replicate_statistics(
     return np.concatenate([statistic(draw_tables(cells, null, size, rng)) for size in shown])
 
 
-def draw_tables(
+@singledispatch
+def draw_tables(cells: Any, null: Array, size: int, rng: np.random.Generator) -> Array:
+    """What a release of counts with these means would say, one a row; for simulation, not private.
+
+    Noisy tables, shape (size, p), or the measured numbers of released margins, shape (size, m).
+    """
+    raise TypeError(type(cells).__name__)
+
+
+@draw_tables.register
+def _noisy_tables(
     cells: NoisyTableLikelihood, null: Array, size: int, rng: np.random.Generator
 ) -> Array:
-    """Noisy tables of counts with these means, shape (size, p); for simulation, not private."""
     noise = np.sqrt(cells.variances) * rng.standard_normal((size, null.size))
     strata, totals = cells.strata, cells.totals
     if strata is None or totals is None:
@@ -153,6 +165,17 @@ def draw_tables(
         if v.any():  # the law of independent noise given that it adds up to 0
             noise[:, inside] -= np.outer(noise[:, inside].sum(axis=1), v / v.sum())
     return counts + noise
+
+
+@draw_tables.register
+def _noisy_interactions(
+    cells: InteractionLikelihood, null: Array, size: int, rng: np.random.Generator
+) -> Array:
+    total = None if cells.totals is None else round(float(cells.totals[0]))
+    root = np.linalg.cholesky(cells.covariance)
+    noise = rng.standard_normal((size, len(root))) @ root.T
+    counts = (cells.space.drawn(null, total, rng) for _ in range(size))
+    return np.stack([cells.design.tdot(table) for table in counts]) + noise
 
 
 def bootstrap_pvalue(observed: float, replicates: Array) -> float:

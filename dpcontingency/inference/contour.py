@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from dpcontingency.inference.likelihood import NoisyTableLikelihood
+from dpcontingency.inference.cells import Likelihood
 from dpcontingency.inference.noncentral import GaussianCells
 
 Array = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ class Contour:
 
     Parameters
     ----------
-    likelihood : NoisyTableLikelihood
+    likelihood : NoisyTableLikelihood or InteractionLikelihood
         Of p cells.
     possible : ndarray of bool, shape (p,)
         The cells that can hold records.
@@ -68,7 +68,7 @@ class Contour:
         The log-likelihood there, and half a chi-square quantile.
     """
 
-    likelihood: NoisyTableLikelihood
+    likelihood: Likelihood
     possible: npt.NDArray[np.bool_]
     means: Array
     top: float
@@ -104,8 +104,8 @@ class Contour:
         def goal(free: Array) -> tuple[float, Array]:
             fitted = at(free).fitted
             table = fitted.reshape(self.means.shape)
-            law = GaussianCells(fitted, cells.variances, cells.strata)
-            slope = law.sampling(gradient_of(signed, table)[:, None])
+            counts = GaussianCells(fitted, np.zeros(fitted.size), cells.strata)
+            slope = counts.sampling(gradient_of(signed, table)[:, None])
             return float(signed(table)), slope[possible, 0]
 
         room: Any = {

@@ -41,7 +41,7 @@ Array = npt.NDArray[np.float64]
 
 
 def independence_test(
-    release: Release,
+    release: AnyRelease,
     *factors: str | Sequence[str],
     given: str | Sequence[str] = (),
     statistic: Statistic = "lr",
@@ -67,7 +67,8 @@ def independence_test(
     pvalue : {"auto", "asymptotic", "bootstrap"}
         Chi-square, or a parametric bootstrap that draws counts from the null and noise from the
         law of the release. "auto" takes the bootstrap where a fitted cell of the null lies within
-        2 standard deviations (sampling and noise) of 0, and says so; never without noise.
+        2 standard deviations (sampling and noise) of 0, and says so; never without noise. Of
+        released margins, whose replicates are fitted one by one, it is taken only where asked for.
     n_boot : int
         Bootstrap replicates.
     rng : numpy.random.Generator or int, optional
@@ -107,7 +108,7 @@ def independence_test(
 
 
 def homogeneity_test(
-    release: Release | Sequence[Release],
+    release: AnyRelease | Sequence[Release],
     *responses: str,
     by: str | Sequence[str] = (),
     statistic: Statistic = "lr",
@@ -119,7 +120,7 @@ def homogeneity_test(
 
     Parameters
     ----------
-    release : Release or sequence of Release
+    release : Release, MarginRelease or sequence of Release
         One release that holds response and groups, best with the groups as its ``strata``; or
         releases of independent samples of the same response, whose noise may differ.
     *responses : str
@@ -152,7 +153,7 @@ def homogeneity_test(
     <homogeneity test of Answer alike in 2 samples: likelihood-ratio chi2 = ..., df = 2, ...>
     """
     how = How(statistic, pvalue, n_boot, rng)
-    if isinstance(release, Release):
+    if isinstance(release, Release | MarginRelease):
         groups, responses = _names(by) or release.strata, tuple(responses)
         if not groups or not responses:
             raise ModelError(
@@ -184,7 +185,7 @@ def homogeneity_test(
 
 
 def goodness_of_fit_test(
-    release: Release,
+    release: AnyRelease,
     probabilities: npt.ArrayLike | None = None,
     *,
     model: LogLinearModel | LogLinearResults | str | None = None,
@@ -288,7 +289,7 @@ def model_test(
 
 
 def independence_hypothesis(
-    release: Release, groups: Sequence[Sequence[str]], given: Sequence[str]
+    release: AnyRelease, groups: Sequence[Sequence[str]], given: Sequence[str]
 ) -> Hypothesis:
     """Whether groups of factors are independent of one another given others."""
     null = " independent of ".join(_together(group) for group in groups)
@@ -306,7 +307,7 @@ def independence_hypothesis(
     )
 
 
-def goodness_of_fit_hypothesis(release: Release, p: Array) -> Hypothesis:
+def goodness_of_fit_hypothesis(release: AnyRelease, p: Array) -> Hypothesis:
     """Whether the cells have these probabilities."""
     totals = release.totals
     spread = p if totals is None else p * _per_stratum(totals, release)
@@ -373,7 +374,7 @@ def _together(names: Sequence[str]) -> str:
 
 
 def product_of_margins(
-    release: Release, groups: Sequence[Sequence[str]], given: Sequence[str]
+    release: AnyRelease, groups: Sequence[Sequence[str]], given: Sequence[str]
 ) -> Callable[[Array], Array]:
     """Expected tables when groups of factors are independent given others."""
     axis = release.domain.axis
@@ -422,5 +423,5 @@ def _others(release: AnyRelease) -> tuple[int, ...]:
     return tuple(k for k, name in enumerate(release.domain.names) if name not in release.strata)
 
 
-def _per_stratum(totals: Any, release: Release) -> Array:
+def _per_stratum(totals: Any, release: AnyRelease) -> Array:
     return np.expand_dims(np.asarray(totals, dtype=np.float64), _others(release))

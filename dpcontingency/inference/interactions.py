@@ -24,6 +24,7 @@ nothing is approximated, and what is said here holds of tables that could never 
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +36,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.design import Design
 from dpcontingency.inference.junction import JunctionTree
-from dpcontingency.inference.newton import maximise
+from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
+from dpcontingency.inference.noncentral import CorrelatedCells
 from dpcontingency.inference.space import CellSpace, JointSpace, TreeSpace, covariance_of
 from dpcontingency.release.margins import MarginRelease
 
@@ -65,14 +67,36 @@ class MeasuredCurvature:
     matrix: Array
 
     def compressed(self, design: Design) -> Array:
-        """The form in the coefficients of a design whose columns are among the measured ones."""
-        columns = self.columns(design)
-        return self.matrix[np.ix_(columns, columns)]
+        """The form in the coefficients of a design whose columns the measured ones span."""
+        places, extra = self.columns(design), self.combinations(design)
+        out = self.matrix[np.ix_(places, places)]
+        if not extra.shape[1]:
+            return out
+        across = self.matrix[places] @ extra
+        return np.block([[out, across], [across.T, extra.T @ self.matrix @ extra]])
 
     def columns(self, design: Design) -> npt.NDArray[np.intp]:
-        """Which of the measured columns are those of a design."""
+        """Which of the measured columns are those of the hierarchical part of a design."""
         place = {tuple(code): j for j, code in enumerate(self.design.codes)}
         return np.array([place[tuple(code)] for code in design.codes], dtype=np.intp)
+
+    def combinations(self, design: Design) -> Array:
+        """The columns of special terms as combinations of the measured ones, shape (m, s).
+
+        Up to a constant. The factors of a special term lie in a released margin, so it is one.
+        """
+        extra = design.extra
+        if extra is None or not extra.n_columns:
+            return np.zeros((len(self.matrix), 0))
+        size, wanted = math.prod(design.shape), map(extra.column, range(extra.n_columns))
+        gram = self.design.gram(np.ones(size))
+        right = np.stack([self.design.tdot(z) for z in wanted], axis=1)
+        if (self.design.codes > 0).any(axis=1).all():  # no constant was measured: it comes free
+            sums = self.design.tdot(np.ones(size))
+            gram -= np.outer(sums, sums / size)
+            totals = np.array([extra.column(j).mean() for j in range(extra.n_columns)])
+            right -= np.outer(sums, totals)
+        return np.asarray(np.linalg.lstsq(gram, right, rcond=1e-12)[0])
 
 
 @dataclass(frozen=True)
@@ -88,12 +112,15 @@ class InteractionPoint:
     fitted, posterior_mean : ndarray, shape (size,)
         The means mu, and the table m: expected counts given the release. Over the cells of the
         likelihood's space.
+    tilt : ndarray, shape (m,)
+        The multipliers that lead from one to the other.
     """
 
     cells: InteractionLikelihood
     loglik: float
     fitted: Array
     posterior_mean: Array
+    tilt: Array
 
     @property
     def score(self) -> Array:
@@ -207,7 +234,7 @@ class InteractionLikelihood:
     """
 
     is_gaussian = True  # fits, standard errors and residuals go by other rules
-    can_replicate = False
+    fits_at_once = False
 
     def __init__(self, release: MarginRelease) -> None:
         plan = release.plan
@@ -241,9 +268,29 @@ class InteractionLikelihood:
             table have been measured.
         """
         raise ModelError(
-            "This needs a released table with independent noise on its cells, and here is a "
-            "release of margins. Release the table of these factors."
+            "This needs a released table with independent noise on its cells, and the noise of "
+            "released margins is not: use statistic='lr', 'score' or 'wald', and fit() without "
+            "options; or release the table of these factors."
         )
+
+    def law(self, means: Array, alive: npt.NDArray[np.bool_] | None = None) -> CorrelatedCells:
+        """The Gaussian law of the table around means, where it was released as a whole.
+
+        Only cells alive have noise, if they say, given that it adds up to 0 where the total is
+        public.
+
+        Raises
+        ------
+        PrivacyError
+            If the table was not released.
+        """
+        noise = self._plan.covariance(*self._plan.domain.names)
+        if alive is not None and not alive.all():
+            noise = np.where(alive[:, None] & alive[None, :], noise, 0.0)
+            row = noise.sum(axis=1)
+            if self.totals is not None and row.sum() > 0:
+                noise = noise - np.outer(row, row) / row.sum()
+        return CorrelatedCells(means, np.diag(noise).copy(), self.strata, noise)
 
     def space_of(self, shape: tuple[int, ...]) -> CellSpace:
         """Where the cells live."""
@@ -262,17 +309,20 @@ class InteractionLikelihood:
         flat = np.concatenate(means)  # margins with structural zeros are not released
         return flat, np.concatenate(variances), np.ones(flat.size, dtype=np.bool_)
 
-    def at(self, eta: npt.ArrayLike) -> InteractionPoint:
-        """Evaluate at log rates, shape (p,); free up to a constant where the total is public."""
+    def at(self, eta: npt.ArrayLike, tilt: Array | None = None) -> InteractionPoint:
+        """Evaluate at log rates, shape (p,); free up to a constant where the total is public.
+
+        ``tilt`` is a guess of the multipliers, by default those of the point before.
+        """
         eta = np.asarray(eta, dtype=np.float64)
         base, fitted = self._cumulant(eta)
 
-        def value(tilt: Array) -> tuple[float, Array]:
-            total, table = self._cumulant(eta + self.design.dot(tilt))
-            pull = tilt @ self.covariance @ tilt / 2 - tilt @ self.measured
+        def value(at: Array) -> tuple[float, Array]:
+            total, table = self._cumulant(eta + self.design.dot(at))
+            pull = at @ self.covariance @ at / 2 - at @ self.measured
             return total - base + float(pull), table
 
-        multipliers = self._hint
+        multipliers = self._hint if tilt is None else tilt
         height, table = value(multipliers)
         if not height < 0.0:  # which it is at 0
             multipliers = np.zeros_like(multipliers)
@@ -292,7 +342,7 @@ class InteractionLikelihood:
                 break
             multipliers, (height, table) = multipliers + length * step, then
         self._hint = multipliers
-        return InteractionPoint(self, height, fitted, table)
+        return InteractionPoint(self, height, fitted, table, multipliers)
 
     def as_counts(self, eta: npt.ArrayLike, counts: Array) -> CountsPoint:
         """Return the classical likelihood of counts that add up to the total; see `at`."""
@@ -304,11 +354,52 @@ class InteractionLikelihood:
 
     def saturated(self) -> InteractionPoint:
         """Maximise over all log rates: as those of the measured interactions alone would be."""
+        point: InteractionPoint = self.saturated_from(self.equal()).point.cells
+        return point
+
+    def saturated_from(self, start: Array) -> Maximum[DesignPoint]:
+        """The same from some coefficients of the measured columns, shape (m,)."""
+        return maximise(lambda b: DesignPoint(self.design, self.at(self.design.dot(b))), start)
+
+    def equal(self) -> Array:
+        """Coefficients of the measured columns that make equal rates, shape (m,)."""
         start = np.zeros(self.measured.size)
         if self.totals is None:
             level = self.space.sums(np.zeros(self.space.size))[0]
             start[0] = math.log(max(self._estimated_total, 1.0)) - level
-        return maximise(lambda b: _MeasuredPoint(self.at(self.design.dot(b))), start).point.cells
+        return start
+
+    def with_measured(self, measured: Array) -> InteractionLikelihood:
+        """The same with other measured numbers of the same law, shape (m,)."""
+        other = copy.copy(self)
+        other.measured = measured
+        other._hint = np.zeros(measured.size)
+        if self.totals is None:
+            other._estimated_total = float(measured[0])
+        return other
+
+    def noise_in_fit(self, design: Design, fitted: Array, possible: npt.NDArray[np.bool_]) -> float:
+        """The noise variances of the fitted cells of a model, added up.
+
+        The trace of V X C X' V, C what the noise adds to the covariance of the coefficients. On a
+        junction tree each column counts in one clique.
+        """
+        complete = design.compress(MeasuredCurvature(self.design, self.spread(fitted)))
+        inverse = [
+            np.linalg.pinv(x, hermitian=True)
+            for x in (design.compress(self.information(fitted)), complete)
+        ]
+        square, total = fitted**2, max(float(fitted[self._first()].sum()), 1.0)
+        moved = design.gram(square)
+        if self.totals is not None:
+            centre, slope = design.tdot(fitted) / total, design.tdot(square)
+            moved = moved - np.outer(slope, centre) - np.outer(centre, slope)
+            moved += square.sum() * np.outer(centre, centre)
+        return max(float(((inverse[0] - inverse[1]) * moved).sum()), 0.0)
+
+    def _first(self) -> slice:
+        """The cells of the first clique, whose means add up to the total."""
+        return slice(math.prod(self.space.shape[k] for k in self.space.cliques[0]))
 
     def free_dimension(self, face: npt.NDArray[np.bool_]) -> int:
         """How many numbers a model may explain: the measured ones."""
@@ -330,8 +421,9 @@ class InteractionLikelihood:
         """
         spread = self.spread(fitted)
         residual = self.measured - self.design.tdot(fitted)
-        columns = MeasuredCurvature(self.design, spread).columns(larger)
-        score = (spread @ _solve(spread + self.covariance, residual))[columns]
+        seen = MeasuredCurvature(self.design, spread)
+        scores = spread @ _solve(spread + self.covariance, residual)
+        score = np.concatenate([scores[seen.columns(larger)], seen.combinations(larger).T @ scores])
         information = larger.compress(MeasuredCurvature(self.design, self.known(spread)))
         return float(score @ _solve(information, score)) if score.size else 0.0
 
@@ -352,30 +444,6 @@ class InteractionLikelihood:
             return total, total * shares
         n = float(self.totals[0])
         return n * log_sum, n * shares
-
-
-@dataclass(frozen=True)
-class _MeasuredPoint:
-    """A point in the coefficients of the measured columns themselves."""
-
-    cells: InteractionPoint
-
-    @property
-    def value(self) -> float:
-        return self.cells.loglik
-
-    @property
-    def gradient(self) -> Array:
-        return self.cells.cells.design.tdot(self.cells.score)
-
-    def observed(self) -> Array:
-        return -self.cells.hessian().matrix
-
-    def complete(self) -> Array:
-        return self.cells.complete_information().matrix
-
-    def reach(self, step: Array) -> float:
-        return float(np.abs(self.cells.cells.design.dot(step)).max(initial=0.0))
 
 
 def _space(release: MarginRelease) -> CellSpace:

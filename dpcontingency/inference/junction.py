@@ -172,6 +172,38 @@ class JunctionTree:
             held[parent].append((_contract(parts, kept), kept))
         return _contract([(tables[0], self.cliques[0]), *held[0]], tuple(axes))
 
+    def drawn(self, margins: Array, total: int | None, rng: np.random.Generator) -> Array:
+        """Counts in the cliques of records drawn from a distribution, shape (size,).
+
+        Given the counts of what two cliques share, those of one are independent of the other's.
+
+        Parameters
+        ----------
+        margins : ndarray, shape (size,)
+            Means of the cliques, that agree.
+        total : int or None
+            The number of records; None where it is Poisson.
+        rng : numpy.random.Generator
+            Where they come from.
+        """
+        p = [table.copy() for table in self._split(margins)]
+        whole = float(p[0].sum())
+        n = int(rng.poisson(whole)) if total is None else total
+        counts = {0: rng.multinomial(n, p[0].ravel() / whole).reshape(p[0].shape)}
+        for child, parent, shared in reversed(self.edges):
+            above = counts[parent].sum(axis=self._out(parent, shared))
+            axes = self.cliques[child]
+            order = [axes.index(k) for k in (*shared, *(k for k in axes if k not in shared))]
+            table = p[child].transpose(order)
+            rows = table.reshape(above.size, -1)
+            sums = rows.sum(axis=1, keepdims=True)
+            even = np.full(rows.shape, 1 / rows.shape[1])
+            share = np.where(sums > 0, _over(rows, sums), even)
+            drawn = rng.multinomial(above.ravel(), share).reshape(table.shape)
+            counts[child] = drawn.transpose(np.argsort(order))
+        parts = [counts[i].ravel() for i in range(len(self.cliques))]
+        return np.concatenate(parts).astype(np.float64)
+
     # -- parts ---------------------------------------------------------------------------------
 
     def _split(self, flat: Array) -> list[Array]:

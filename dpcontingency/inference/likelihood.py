@@ -25,6 +25,7 @@ from dpcontingency.inference.gaussian import (
 from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poisson
 from dpcontingency.inference.lattice import log_lattice_peak
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
+from dpcontingency.inference.noncentral import GaussianCells
 from dpcontingency.inference.space import CellSpace, JointSpace
 
 Floats = NDArray[np.float64]
@@ -252,7 +253,7 @@ class NoisyTableLikelihood:
             raise ModelError("strata without totals say nothing; pass totals too, or neither.")
 
     is_gaussian = False  # standard errors come from the observed information
-    can_replicate = True  # by a bootstrap
+    fits_at_once = True  # many replicates, so that a bootstrap takes little time
 
     @property
     def strata(self) -> Ints | None:
@@ -283,6 +284,15 @@ class NoisyTableLikelihood:
                 "offset and the step that led here."
             )
         return self._at(eta, tilt)
+
+    def noise_in_fit(self, design: Design, fitted: Floats, possible: NDArray[np.bool_]) -> float:
+        """The noise variances of the fitted cells of a model, added up: of equal cells."""
+        return float(design.n_columns * self.variances[possible].mean())
+
+    def law(self, means: Floats, alive: NDArray[np.bool_] | None = None) -> GaussianCells:
+        """The Gaussian law of the table around means; only cells alive have noise, if they say."""
+        variances = self.variances if alive is None else np.where(alive, self.variances, 0.0)
+        return GaussianCells(means, variances, self.strata)
 
     def space_of(self, shape: tuple[int, ...]) -> CellSpace:
         """Where the cells live: in the joint table of this shape."""

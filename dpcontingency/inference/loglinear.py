@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,6 @@ from dpcontingency.inference.cells import (
     release_from_dict,
 )
 from dpcontingency.inference.coefficients import inverse_information
-from dpcontingency.inference.design import Design
 from dpcontingency.inference.existence import (
     complement,
     facial_set,
@@ -39,8 +37,7 @@ from dpcontingency.inference.formula import (
 )
 from dpcontingency.inference.likelihood import LikelihoodPoint
 from dpcontingency.inference.limits import Limit, limit_of
-from dpcontingency.inference.lowrank import sum_by_stratum
-from dpcontingency.inference.newton import Maximum, maximise
+from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
 from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.penalty import PenalisedLikelihood
@@ -59,40 +56,6 @@ START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin 
 # At an interior maximum the open Newton step is quadratically small; along a direction in which
 # the maximum is at infinity it stays near 1, because the rates there fall as exp(-step).
 STEP_AT_INFINITY = 1e-2
-
-
-@dataclass(frozen=True)
-class _Point:
-    """A likelihood point seen through the design, in treatment coding."""
-
-    design: Design
-    cells: Any  # a LikelihoodPoint or an InteractionPoint
-    strata: npt.NDArray[np.intp] | None  # of the cells where totals are public
-
-    @property
-    def value(self) -> float:
-        return float(self.cells.loglik)
-
-    @cached_property
-    def gradient(self) -> Array:
-        return self.design.tdot(self.cells.score)
-
-    def observed(self) -> Array:
-        return -self.design.compress(self.cells.hessian())
-
-    def complete(self) -> Array:
-        return self.design.compress(self.cells.complete_information())
-
-    def reach(self, step: Array) -> float:
-        change, fitted = self.design.dot(step), self.cells.fitted
-        if self.strata is not None:  # a constant of a stratum changes nothing
-            sums = sum_by_stratum(self.strata, np.stack([fitted, fitted * change]), self.groups)
-            change = change - (sums[1] / np.maximum(sums[0], 1e-300))[self.strata]
-        return float(np.abs(change).max(initial=0.0))
-
-    @property
-    def groups(self) -> int:
-        return int(self.strata.max(initial=0)) + 1 if self.strata is not None else 0
 
 
 class LogLinearModel(LikelihoodModel):
@@ -176,20 +139,21 @@ class LogLinearModel(LikelihoodModel):
         self.generators: Generators = (
             generating_class([*asked, release.strata], names) if release.strata else asked
         )
-        self.release = release = part_for(release, self.generators)
-        # Of either kind of release; first, because it refuses tables too large to write down.
-        self.cells: Any = likelihood_of(release)
-        self.space = self.cells.space_of(release.domain.shape)
         self.special = read_special(special_terms, names)
         if self.special and coding != "treatment":
             raise ModelError(
                 f"{self.special[0].text} has no sum-to-zero coefficients, as no special term has. "
                 "Use coding='treatment'."
             )
-        if self.special and self.cells.is_gaussian:
+        involved = tuple(tuple(sorted(term.involved)) for term in self.special)
+        self.release = release = part_for(release, (*self.generators, *involved))
+        # Of either kind of release; first, because it refuses tables too large to write down.
+        self.cells: Any = likelihood_of(release)
+        self.space = self.cells.space_of(release.domain.shape)
+        if self.special and not self.space.is_joint:
             raise ModelError(
-                f"{self.special[0].text} is a term for released tables: a release of margins is "
-                "fitted by the interactions of its factors. Release the table of these factors."
+                f"{self.special[0].text} is a function of joint cells, of which there are "
+                f"{release.domain.size:,} here. Take fewer factors, by release.collapse(...)."
             )
         self.terms = self._free_terms()
         axes = [tuple(release.domain.axis(name) for name in term) for term in self.terms]
@@ -477,9 +441,9 @@ class LogLinearModel(LikelihoodModel):
             return [(), *terms]
         return [term for term in terms if not set(term) <= set(self.release.strata)]
 
-    def _at(self, beta: Array) -> _Point:
+    def _at(self, beta: Array) -> DesignPoint:
         eta = self._design.dot(beta) + self._offset
-        return _Point(self._design, self.cells.at(eta), self.cells.strata)
+        return DesignPoint(self._design, self.cells.at(eta), self.cells.strata)
 
     @cached_property
     def _alive(self) -> npt.NDArray[np.bool_]:
@@ -516,14 +480,14 @@ class LogLinearModel(LikelihoodModel):
         """
         return self._classical(counts).beta
 
-    def _classical(self, counts: Array) -> Maximum[_Point]:
-        def at(beta: Array) -> _Point:
+    def _classical(self, counts: Array) -> Maximum[DesignPoint]:
+        def at(beta: Array) -> DesignPoint:
             eta = self._design.dot(beta) + self._offset
-            return _Point(self._design, self.cells.as_counts(eta, counts), self.cells.strata)
+            return DesignPoint(self._design, self.cells.as_counts(eta, counts), self.cells.strata)
 
         return maximise(at, self._flat(), START_ROUNDS)
 
-    def _search(self, method: Method, penalty: Penalty | None) -> Maximum[_Point]:
+    def _search(self, method: Method, penalty: Penalty | None) -> Maximum[DesignPoint]:
         """Where the method ends, as a point of the likelihood."""
         if method == "normal":
             found = fit_by_chi_square(self.cells, self._design, self._offset, self._start())
@@ -544,7 +508,7 @@ class LogLinearModel(LikelihoodModel):
         )
 
     def _results(
-        self, best: Maximum[_Point], method: Method, penalty: Penalty | None
+        self, best: Maximum[DesignPoint], method: Method, penalty: Penalty | None
     ) -> LogLinearResults:
         beta = best.beta
         limit = self._limit(best, method, penalty)
@@ -553,7 +517,7 @@ class LogLinearModel(LikelihoodModel):
             cells = self.cells.at(
                 np.where(limit.face, self._design.dot(beta) + self._offset, -np.inf)
             )
-        point = _Point(self._design, cells, self.cells.strata)
+        point = DesignPoint(self._design, cells, self.cells.strata)
         if method == "ml" and penalty is None and not self.cells.is_gaussian:
             information = point.observed()
         else:
@@ -591,7 +555,7 @@ class LogLinearModel(LikelihoodModel):
         )
         return LogLinearResults(self, fit)
 
-    def _limit(self, best: Maximum[_Point], method: Method, penalty: Penalty | None) -> Limit:
+    def _limit(self, best: Maximum[DesignPoint], method: Method, penalty: Penalty | None) -> Limit:
         """Which cells the end of a search sends to 0."""
         cells, strata = best.point.cells, self.cells.strata
         if self.release.noise.is_exact or penalty is not None:

@@ -22,7 +22,7 @@ from dpcontingency.inference.bootstrap import (
     replicate_statistics,
 )
 from dpcontingency.inference.cells import AnyRelease
-from dpcontingency.inference.replicates import Replicates
+from dpcontingency.inference.margin_replicates import replicates_of
 from dpcontingency.inference.statistic import (
     MAX_DENSE,
     STATISTICS,
@@ -110,7 +110,7 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
     if statistic.obstacle:
         return replace(blank, reason=statistic.obstacle)
     doubt = doubts(*model.cells.judged(fit._fit.fitted, model._possible))
-    offered = kind.can_bootstrap and can_write_out(hypothesis)
+    offered = kind.can_bootstrap and can_write_out(hypothesis) and model.cells.fits_at_once
     boot = how.pvalue == "bootstrap" or not kind.is_chi_square
     boot = boot or (how.pvalue == "auto" and offered and bool(doubt))
     if statistic.boundary and not boot:
@@ -139,11 +139,6 @@ def _asymptotic(result: TestResult) -> TestResult:
 
 def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> TestResult:
     hypothesis, cells = statistic.hypothesis, statistic.hypothesis.model.cells
-    if not cells.can_replicate:
-        raise ModelError(
-            "No bootstrap is offered for released margins, only chi-square: use "
-            "pvalue='asymptotic', and statistic='lr', 'score' or 'wald'."
-        )
     if not can_write_out(hypothesis):
         raise ModelError(
             "A bootstrap of this table would write out a design of more than "
@@ -152,7 +147,7 @@ def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> Tes
     source = Source.of(how.rng)
 
     def on(noisy: Array) -> Array:
-        return statistic.on(Replicates(noisy, cells.variances, cells.strata, cells.totals))
+        return statistic.on(replicates_of(cells, noisy))
 
     replicates = replicate_statistics(
         cells,

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+
+from dpcontingency.inference.lowrank import sum_by_stratum
 
 Array = npt.NDArray[np.float64]
 
@@ -87,6 +90,52 @@ class Maximum(Generic[P]):
     def seen_as(self, beta: Array, last_step: Array, point: Q) -> Maximum[Q]:
         """The same end of a search, in other coordinates and as a point of another function."""
         return Maximum(beta, point, self.iterations, self.converged, self.reason, last_step)
+
+
+@dataclass(frozen=True)
+class DesignPoint:
+    """A point of the likelihood of log rates seen through a design, in treatment coding.
+
+    Attributes
+    ----------
+    design : Design
+        The columns.
+    cells : LikelihoodPoint, InteractionPoint or CountsPoint
+        The log-likelihood and its derivatives in the log rates.
+    strata : ndarray of int, shape (p,), or None
+        Of the cells where totals are public.
+    """
+
+    design: Any
+    cells: Any
+    strata: npt.NDArray[np.intp] | None = None
+
+    @property
+    def value(self) -> float:
+        """The log-likelihood."""
+        return float(self.cells.loglik)
+
+    @cached_property
+    def gradient(self) -> Array:
+        """Its gradient in the coefficients."""
+        return np.asarray(self.design.tdot(self.cells.score))
+
+    def observed(self) -> Array:
+        """Minus its Hessian."""
+        return np.asarray(-self.design.compress(self.cells.hessian()))
+
+    def complete(self) -> Array:
+        """The information that the counts themselves would carry."""
+        return np.asarray(self.design.compress(self.cells.complete_information()))
+
+    def reach(self, step: Array) -> float:
+        """How far a step moves the linear predictor at most."""
+        change, fitted = self.design.dot(step), self.cells.fitted
+        if self.strata is not None:  # a constant of a stratum changes nothing
+            groups = int(self.strata.max(initial=0)) + 1
+            sums = sum_by_stratum(self.strata, np.stack([fitted, fitted * change]), groups)
+            change = change - (sums[1] / np.maximum(sums[0], 1e-300))[self.strata]
+        return float(np.abs(change).max(initial=0.0))
 
 
 def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATIONS) -> Maximum[P]:

@@ -111,6 +111,10 @@ class GaussianCells:
             out = out - np.where(same, np.outer(part, share), 0.0)
         return np.asarray(out)
 
+    def noise(self) -> Array:
+        """The noise's part of Sigma, dense: of small tables only."""
+        return GaussianCells(np.zeros(self.mean.size), self.variances, self.strata).covariance()
+
     def free_cells(self) -> int:
         """The number of cells that vary, less the public totals of their strata."""
         fixed = 0 if self.strata is None else np.unique(self.strata[self.alive]).size
@@ -126,6 +130,41 @@ class GaussianCells:
     @property
     def _total(self) -> Array:
         return self.mean + self.variances
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelatedCells(GaussianCells):
+    """The same where the noise of different cells is correlated, of small tables.
+
+    Parameters
+    ----------
+    mean, variances, strata
+        As in `GaussianCells`; the variances are the diagonal of ``noise_covariance``.
+    noise_covariance : ndarray, shape (p, p)
+        Of the noise, whose rows sum to 0 in each stratum.
+    """
+
+    noise_covariance: Array
+
+    def form(self, x: Array, z: Array) -> Array:
+        """The forms x' Sigma^- z of columns that sum to 0 in each stratum, shapes (p, ...)."""
+        return np.asarray((self._root.T @ x).T @ (self._root.T @ z))
+
+    def covariance(self) -> Array:
+        """Sigma itself."""
+        counts = GaussianCells(self.mean, np.zeros(self.mean.size), self.strata)
+        return counts.covariance() + self.noise_covariance
+
+    def noise(self) -> Array:
+        """The noise's part of Sigma."""
+        return self.noise_covariance
+
+    @cached_property
+    def _root(self) -> Array:
+        """R with R R' = Sigma^-."""
+        values, vectors = np.linalg.eigh(self.covariance())
+        kept = values > ROUNDING * max(float(values.max(initial=0.0)), 1e-300) * values.size
+        return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def taken_up(law: GaussianCells, shift: Array, directions: Array) -> float:

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.estimates import FISHER, Estimate
 from dpcontingency.inference.saturated import Side, TwoFactors, check_side, estimate, of_side
 from dpcontingency.inference.scores import scores_of
-from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]
 
 
 def gamma(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -68,7 +68,7 @@ def gamma(
 
 
 def kendall_tau_b(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -109,7 +109,7 @@ def kendall_tau_b(
 
 
 def somers_d(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),

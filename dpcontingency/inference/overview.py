@@ -21,13 +21,11 @@ from dpcontingency.inference.saturated import MAX_CELLS, TwoFactors
 from dpcontingency.inference.strength import (
     NO_RECORDS,
     Contingency,
-    interaction_part,
     obstacle,
     v,
     with_interval,
 )
 from dpcontingency.inference.tables import NOT_ADJUSTED, note_lines
-from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
@@ -106,9 +104,7 @@ def association_overview(
     -----
     The rows are those of `cramers_v` and of ``independence_test(release, row, column,
     statistic="score", pvalue="asymptotic")``, for there is no bootstrap: the score test holds its
-    size where other statistics need one, and takes about 20 ms a pair. Pairs of released margins,
-    which `cramers_v` does not take, have X2 = sum (y - e)^2 / e less the trace of D_e^-1 A N A' in
-    the same way, e the fit of independence and N the covariance of the margin's noise.
+    size where other statistics need one, and takes about 20 ms a pair.
 
     Examples
     --------
@@ -174,7 +170,7 @@ def _row(release: AnyRelease, row: str, column: str, alpha: float) -> tuple[Any,
         if pair.domain.size > MAX_CELLS:
             raise ModelError(f"their table has {pair.domain.size:,} cells, more than {MAX_CELLS:,}")
         test = independence_test(pair, row, column, statistic="score", pvalue="asymptotic")
-        strength = _strength(pair, test, alpha)
+        strength = _strength(pair, alpha)
     except (ModelError, ReleaseError) as error:
         nothing = (math.nan,) * 3
         return (row, column, *nothing, math.nan, 0, math.nan, str(error).rstrip("."))
@@ -184,53 +180,14 @@ def _row(release: AnyRelease, row: str, column: str, alpha: float) -> tuple[Any,
     )  # fmt: skip
 
 
-@singledispatch
-def _strength(pair: Any, test: TestResult, alpha: float) -> _Strength:
+def _strength(pair: AnyRelease, alpha: float) -> _Strength:
     """Cramer's V of the margin of two factors."""
-    raise TypeError(f"There is no association in a {type(pair).__name__}.")
-
-
-@_strength.register
-def _(pair: Release, test: TestResult, alpha: float) -> _Strength:
     row, column = pair.domain.names
     about = TwoFactors.of(pair, row, column, (), alpha)
     if reason := obstacle(about):
         return _Strength(reason=reason)
     of = Contingency.of(about)
     return _Strength(with_interval(of, v, alpha)) if of.df else _Strength(reason=NO_RECORDS)
-
-
-@_strength.register
-def _(pair: MarginRelease, test: TestResult, alpha: float) -> _Strength:
-    if min(pair.domain.shape) < 2:
-        name = pair.domain.names[pair.domain.shape.index(1)]
-        return _Strength(reason=f"{name} has a single level, so it is associated with nothing")
-    if test.null_fit is None:
-        return _Strength(reason=test.reason)
-    e = test.null_fit.fittedvalues.to_numpy().reshape(pair.domain.shape)
-    alive = e > 0
-    rows, columns = int(alive.any(axis=1).sum()), int(alive.any(axis=0).sum())
-    if min(rows, columns) < 2:
-        return _Strength(reason=NO_RECORDS)
-    over = np.divide(1.0, e, out=np.zeros(e.shape), where=alive)
-    of = Contingency(
-        chi_square=float(((pair.values - e) ** 2 * over).sum()),
-        due_to_noise=_due_to_noise(e, over, pair.covariance(*pair.domain.names)),
-        score=test.statistic,
-        df=test.df,
-        n=float(e.sum()),
-        rows=rows,
-        columns=columns,
-    )
-    return _Strength(with_interval(of, v, alpha))
-
-
-def _due_to_noise(e: Array, over: Array, covariance: Array) -> float:
-    """What noise of a covariance adds to the mean of X2: the trace of D_e^-1 A N A'."""
-    p = e.size
-    half = interaction_part(e, covariance.reshape(p, *e.shape)).reshape(p, p)  # N A'
-    whole = interaction_part(e, half.T.reshape(p, *e.shape)).reshape(p, p)  # A N A'
-    return float((np.diag(whole) * over.ravel()).sum())
 
 
 def _notes(release: AnyRelease, shown: int, known: int, alpha: float) -> Iterator[str]:

@@ -8,11 +8,14 @@ solved together.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dpcontingency.inference.likelihood import LikelihoodPoint, NoisyTableLikelihood
+from dpcontingency.inference.design import Design
+from dpcontingency.inference.gaussian import nested_score_statistic, score_statistic
+from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 from dpcontingency.inference.newton import FLOOR, MAX_STEP, RIDGE
 
@@ -105,22 +108,52 @@ class Replicates:
             np.ones(n, dtype=np.bool_),
         )
 
-    def fit(self, design: Array, offset: Array, start: Array) -> ReplicateFits:
+    def score_statistics(self, fitted: Array, larger: Design | None) -> Array:
+        """The score statistic of each table at its fit, shape (B, p), against a larger model.
+
+        None stands for the saturated one.
+        """
+        out = []
+        for noisy, means in zip(self.noisy, fitted, strict=True):
+            at = (noisy - means, means, self.variances, self.strata)
+            if larger is None:
+                out.append(score_statistic(*at))
+            else:
+                out.append(nested_score_statistic(*at, larger))
+        return np.array(out)
+
+    def fit(self, design: Design, offset: Array, start: Array) -> ReplicateFits:
         """Maximise the likelihood of each table over the model ``design @ beta + offset``.
 
         Parameters
         ----------
-        design : ndarray, shape (p, q)
-            The columns of the model.
+        design : Design
+            The columns of the model, which are written out.
         offset : ndarray, shape (p,)
             0, or -inf in cells that cannot hold a record, or log probabilities.
         start : ndarray, shape (q,)
             Where all searches start.
         """
-        search = _Search(self, design, offset, start)
-        while search.here.rows.size:
-            search.advance()
-        return ReplicateFits(search.loglik, search.fitted, search.converged)
+        dense = np.asarray(design.matrix().toarray())
+        return Search(self, dense, offset, start, _Blocks(dense, self.strata)).ends()
+
+
+class Tables(Protocol):
+    """Replicates as a search sees them."""
+
+    @property
+    def noisy(self) -> Array:
+        """One a row."""
+
+    def likelihood(self, rows: Rows) -> Any:
+        """The likelihood of some of them, by ``at(eta, tilt)``."""
+
+
+class Blocks(Protocol):
+    """How curvatures of many replicates become matrices in the coefficients."""
+
+    def compress(self, curvature: Any, n: int) -> Array:
+        """One q x q matrix a replicate, shape (n, q, q)."""
 
 
 @dataclass(frozen=True)
@@ -166,18 +199,20 @@ class _Standing:
         )
 
 
-class _Search:
+class Search:
     """Newton's ascent of every replicate; those that have arrived leave ``here``."""
 
-    def __init__(self, tables: Replicates, design: Array, offset: Array, start: Array) -> None:
+    def __init__(
+        self, tables: Tables, design: Array, offset: Array, start: Array, blocks: Blocks
+    ) -> None:
         n = len(tables.noisy)
         self.tables = tables
         self.design = design
         self.offset = offset
-        self.blocks = _Blocks(design, tables.strata)
+        self.blocks = blocks
         self.beta = np.tile(start, (n, 1))
         self.loglik = np.full(n, -np.inf)
-        self.fitted = np.empty_like(tables.noisy)
+        self.fitted = np.empty((n, len(design)))
         self.converged = np.zeros(n, dtype=np.bool_)
         self.rounds = 0
         self.step = np.zeros((n, len(start)))  # the last one of each replicate,
@@ -186,13 +221,20 @@ class _Search:
         whole = np.zeros(n)
         self.here = self.stand(rows, self.evaluate(rows, self.beta, None), rows >= 0, whole)
 
-    def evaluate(self, rows: Rows, beta: Array, tilt: Array | None) -> LikelihoodPoint:
+    def ends(self) -> ReplicateFits:
+        """Where all searches end."""
+        while self.here.rows.size:
+            self.advance()
+        return ReplicateFits(self.loglik, self.fitted, self.converged)
+
+    def evaluate(self, rows: Rows, beta: Array, tilt: Array | None) -> Any:
+        """The likelihood of some replicates at coefficients of their own."""
         eta = beta @ self.design.T + self.offset
         guess = None if tilt is None else tilt.ravel()
         return self.tables.likelihood(rows).at(eta.ravel(), guess)
 
     def stand(
-        self, rows: Rows, point: LikelihoodPoint, taken: npt.NDArray[np.bool_], length: Array
+        self, rows: Rows, point: Any, taken: npt.NDArray[np.bool_], length: Array
     ) -> _Standing:
         """Take note of a point in the replicates that go there, by so much of their steps."""
         n = rows.size

@@ -11,18 +11,18 @@ import numpy.typing as npt
 
 from dpcontingency.domain import Label, label_text
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.estimates import FISHER, LOG, Estimate, Scale
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.odds import log_odds_ratio
 from dpcontingency.inference.saturated import SaturatedTable, TwoFactors
-from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]
 
 
 def odds_ratio(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -36,7 +36,7 @@ def odds_ratio(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table; the measure works on its margin over the factors named.
     row, column : str
         The factors.
@@ -108,7 +108,7 @@ def odds_ratio(
 
 
 def relative_risk(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -157,7 +157,7 @@ def relative_risk(
 
 
 def risk_difference(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str] = (),
@@ -239,7 +239,7 @@ def _odds_estimate(
 
 def _compare_risks(
     name: str,
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     given: Sequence[str],

@@ -17,11 +17,12 @@ from scipy import stats
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.cells import AnyRelease, Likelihood
 from dpcontingency.inference.contour import Contour, Measure, gradient_of
 from dpcontingency.inference.estimates import Estimate, Scale
-from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.noncentral import GaussianCells
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
@@ -41,7 +42,7 @@ class TwoFactors:
 
     Attributes
     ----------
-    margin : Release
+    margin : Release or MarginRelease
         The released margin over the given factors, the row and the column, in this order.
     row, column : str
         The two factors.
@@ -51,7 +52,7 @@ class TwoFactors:
         1 - the level of intervals.
     """
 
-    margin: Release
+    margin: AnyRelease
     row: str
     column: str
     given: tuple[str, ...]
@@ -59,7 +60,7 @@ class TwoFactors:
 
     @classmethod
     def of(
-        cls, release: Release, row: str, column: str, given: Sequence[str], alpha: float
+        cls, release: AnyRelease, row: str, column: str, given: Sequence[str], alpha: float
     ) -> TwoFactors:
         """The margin that a measure is about.
 
@@ -69,11 +70,11 @@ class TwoFactors:
             If this is no release, a factor is named twice, the level makes no sense or the table
             is too large.
         """
-        if not isinstance(release, Release):
+        if not isinstance(release, Release | MarginRelease):
             raise ModelError(
-                f"A measure is estimated from a Release; got {type(release).__name__}. A noisy "
-                "table made elsewhere enters by Release.from_noisy_table, if it was neither "
-                "rounded nor shrunken."
+                f"A measure is estimated from a Release or a MarginRelease; got "
+                f"{type(release).__name__}. A noisy table made elsewhere enters by "
+                "Release.from_noisy_table, if it was neither rounded nor shrunken."
             )
         if not 0 < alpha < 1:
             raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {alpha}.")
@@ -145,7 +146,7 @@ class SaturatedTable:
     ----------
     about : TwoFactors
         The table.
-    likelihood : NoisyTableLikelihood
+    likelihood : Likelihood
         Of the margin.
     means : ndarray, shape (K, r, c)
         Noise-aware maximum-likelihood estimates of the expected counts; the counts themselves
@@ -157,7 +158,7 @@ class SaturatedTable:
     """
 
     about: TwoFactors
-    likelihood: NoisyTableLikelihood
+    likelihood: Likelihood
     means: Array
     top: float
     covariance: Array
@@ -171,13 +172,15 @@ class SaturatedTable:
         Inside the simplex the covariance is V J^- V, J the observed information about the log
         rates and V the covariance of counts. Where noise leaves a cell at 0 its log rate has
         none; the covariance is then that of the Gaussian approximation, V plus noise, to which
-        the other one tends there. With no noise both are V.
+        the other one tends there. With no noise both are V. Of released margins it is V plus the
+        covariance of the noise.
         """
         cells = LogLinearModel(about.margin, [about.domain.names]).cells
         best = cells.saturated()
-        law = GaussianCells(best.fitted, cells.variances, cells.strata)
+        law = cells.law(best.fitted)
         covariance = law.covariance()
-        if cells.variances.any() and not ((best.fitted == 0) & (cells.variances > 0)).any():
+        dead = (best.fitted == 0) & (law.variances > 0)
+        if law.variances.any() and not (cells.is_gaussian or dead.any()):
             covariance = _observed(best.hessian().dense(), law, covariance)
         return cls(about, cells, best.fitted.reshape(about.shape), best.loglik, covariance)
 

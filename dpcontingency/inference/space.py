@@ -70,6 +70,10 @@ class CellSpace(ABC):
         """The margin over some axes, in the order given."""
 
     @abstractmethod
+    def drawn(self, means: Array, total: int | None, rng: np.random.Generator) -> Array:
+        """Counts with these means, multinomial or, without a total, Poisson: shape (size,)."""
+
+    @abstractmethod
     def second_moments(self, design: Design, means: Array) -> Array:
         """X' D X summed over the joint table, D its means and X the columns of a design."""
 
@@ -118,6 +122,12 @@ class JointSpace(CellSpace):
         out = table.sum(axis=tuple(k for k in range(table.ndim) if k not in axes))
         left = sorted(axes)
         return np.asarray(out.transpose([left.index(k) for k in axes]))
+
+    def drawn(self, means: Array, total: int | None, rng: np.random.Generator) -> Array:
+        """Counts with these means."""
+        if total is None:
+            return np.asarray(rng.poisson(means), dtype=np.float64)
+        return np.asarray(rng.multinomial(total, means / means.sum()), dtype=np.float64)
 
     def second_moments(self, design: Design, means: Array) -> Array:
         """X' D X."""
@@ -174,6 +184,10 @@ class TreeSpace(CellSpace):
     def margin(self, means: Array, axes: Sequence[int]) -> Array:
         """The margin over some axes, in the order given."""
         return self.tree.margin(means, axes)
+
+    def drawn(self, means: Array, total: int | None, rng: np.random.Generator) -> Array:
+        """Counts with these means: of the root, then of each clique given what it shares."""
+        return self.tree.drawn(means, total, rng)
 
     def second_moments(self, design: Design, means: Array) -> Array:
         """X' D X: each column's expectation in the home of the other."""

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from scipy import stats
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.hypothesis import checked_release
+from dpcontingency.inference.cells import AnyRelease
+from dpcontingency.inference.hypothesis import table_or_margins
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.nested import (
     DEFAULT_BOOT,
@@ -27,13 +28,12 @@ from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.terms import quoted
 from dpcontingency.inference.testresult import TestResult, chi2_logsf
-from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 
 
 def symmetry_test(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     *,
@@ -46,7 +46,7 @@ def symmetry_test(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table; the test works on its margin over the two factors.
     row, column : str
         Two factors with the same levels in the same order.
@@ -96,7 +96,7 @@ def symmetry_test(
 
 
 def marginal_homogeneity_test(
-    release: Release,
+    release: AnyRelease,
     row: str,
     column: str,
     *,
@@ -106,7 +106,7 @@ def marginal_homogeneity_test(
 
     Parameters
     ----------
-    release : Release
+    release : Release or MarginRelease
         The noisy table; the test works on its margin over the two factors.
     row, column : str
         Two factors with the same levels in the same order.
@@ -193,29 +193,28 @@ def marginal_homogeneity_test(
 
 
 def _difference_of_margins(
-    given: Release, fit: LogLinearResults, *, centred: bool
+    given: AnyRelease, fit: LogLinearResults, *, centred: bool
 ) -> tuple[Array, Array]:
     """Row sums less column sums, and their covariance, shape (k,) and (k, k)."""
     k = given.domain.shape[0]
-    noisy, variances = given.noisy, given.noise.variances
+    noisy = given.noisy
     means = np.reshape(fit.fittedvalues.to_numpy(), (k, k))
-    difference = noisy.sum(axis=1) - noisy.sum(axis=0)
     if given.noise.is_exact:
         means = noisy
-    spread = means + variances
-    both = spread + spread.T
-    covariance = np.diag(both.sum(axis=1)) - both
-    # Zero-sum conditioning takes w w'/V off, w = A v: 0 where the noise is alike.
-    w = variances.sum(axis=1) - variances.sum(axis=0)
-    if given.totals is not None and variances.any():
-        covariance = covariance - np.outer(w, w) / variances.sum()
+    rows, columns = np.indices((k, k)).reshape(2, -1)
+    contrast = np.subtract(
+        rows == np.arange(k)[:, None], columns == np.arange(k)[:, None], dtype=float
+    )
+    difference = contrast @ noisy.ravel()
+    noise = fit.model.cells.law(means.ravel()).noise()
+    covariance = contrast @ (np.diag(means.ravel()) + noise) @ contrast.T
     if centred and given.totals is not None:
         covariance = covariance - np.outer(difference, difference) / given.n_total
     return difference, covariance
 
 
-def _square(release: Any, row: str, column: str) -> Release:
-    table = checked_release(release)
+def _square(release: Any, row: str, column: str) -> AnyRelease:
+    table = table_or_margins(release)
     if row == column:
         raise ModelError(f"Two factors are needed; got {row!r} twice.")
     margin = table.margin(row, column)

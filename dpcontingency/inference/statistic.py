@@ -6,24 +6,26 @@ in its way.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.gaussian import nested_score_statistic, score_statistic
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.margin_replicates import InteractionReplicates
 from dpcontingency.inference.replicates import ReplicateFits, Replicates
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.release.bases import helmert_sum
 from dpcontingency.release.sensitivity import Neighbours
 
 Array = npt.NDArray[np.float64]
+Tables: TypeAlias = Replicates | InteractionReplicates
 
 MAX_DENSE = 20_000_000  # entries of a design that a bootstrap or a Wald test writes out
 SAME_DIRECTION = 1e-9
@@ -95,10 +97,10 @@ class TestStatistic(ABC):
         """On the release."""
 
     @abstractmethod
-    def on(self, tables: Replicates) -> Array:
+    def on(self, tables: Tables) -> Array:
         """On many tables, shape (B,)."""
 
-    def _null_fits(self, tables: Replicates) -> ReplicateFits:
+    def _null_fits(self, tables: Tables) -> ReplicateFits:
         return _fits(self.hypothesis.model, tables, self.null_fit)
 
 
@@ -123,7 +125,7 @@ class _LikelihoodRatio(TestStatistic):
             return self.null_fit.deviance
         return max(0.0, 2 * (self._larger.llf - self.null_fit.llf))
 
-    def on(self, tables: Replicates) -> Array:
+    def on(self, tables: Tables) -> Array:
         larger = self.hypothesis.alternative
         top = tables.saturated() if larger is None else _fits(larger, tables, self.null_fit)
         return np.asarray(2 * np.maximum(top.loglik - self._null_fits(tables).loglik, 0.0))
@@ -151,16 +153,10 @@ class _Score(TestStatistic):
             return float(cells.score_statistic(fitted))
         return float(cells.nested_score_statistic(fitted, larger._design))
 
-    def on(self, tables: Replicates) -> Array:
+    def on(self, tables: Tables) -> Array:
         fitted = self._null_fits(tables).fitted
-        return np.array([self._at(*pair) for pair in zip(tables.noisy, fitted, strict=True)])
-
-    def _at(self, noisy: Array, fitted: Array) -> float:
-        cells, larger = self.hypothesis.model.cells, self.hypothesis.alternative
-        at = (noisy - fitted, fitted, cells.variances, cells.strata)
-        return (
-            score_statistic(*at) if larger is None else nested_score_statistic(*at, larger._design)
-        )
+        larger = self.hypothesis.alternative
+        return tables.score_statistics(fitted, None if larger is None else larger._design)
 
 
 class _Wald(TestStatistic):
@@ -205,7 +201,7 @@ class _Wald(TestStatistic):
         covariance = free.T @ self._larger.cov_params().to_numpy() @ free
         return float(estimate @ np.linalg.solve(covariance, estimate))
 
-    def on(self, tables: Replicates) -> Array:
+    def on(self, tables: Tables) -> Array:
         raise ModelError("A Wald test has an asymptotic p-value only; use statistic='lr'.")
 
 
@@ -242,7 +238,7 @@ class _JamesSteinPearson(TestStatistic):
     def value(self) -> float:
         return float(self._pearson(self.hypothesis.model.cells.noisy[None, :])[0])
 
-    def on(self, tables: Replicates) -> Array:
+    def on(self, tables: Tables) -> Array:
         return self._pearson(tables.noisy)
 
     def _pearson(self, noisy: Array) -> Array:
@@ -289,26 +285,39 @@ def means_to_draw_from(model: LogLinearModel, fitted: Array) -> Array:
     that (classically, through its margins), so that the null holds. Without noise, nothing moves.
     """
     possible = model._possible
-    strata = np.zeros(fitted.size, dtype=np.intp) if model.cells.strata is None else model._strata
-    groups = int(strata.max()) + 1
-    sizes = np.maximum(np.bincount(strata, possible, groups), 1)
-    equal = (np.bincount(strata, fitted, groups) / sizes)[strata] * possible
-    noise = model._design.n_columns * model.cells.variances[possible].mean()
+    equal = _equal_cells(model, fitted)
+    noise = model.cells.noise_in_fit(model._design, fitted, possible)
     spread = float(((fitted - equal) ** 2).sum())
     if noise == 0:
         return fitted
     kept = max(0.5, 1 - noise / spread) if spread > 0 else 0.5
-    return model.predict(model.recoded(model.classical_fit(equal + kept * (fitted - equal))))
+    beta = model.classical_fit(equal + kept * (fitted - equal))
+    return np.asarray(model._at(beta).cells.fitted)
 
 
-def _fits(model: LogLinearModel, tables: Replicates, null_fit: LogLinearResults) -> ReplicateFits:
+def _equal_cells(model: LogLinearModel, fitted: Array) -> Array:
+    """The means of equal cells in each stratum, with the totals of the fitted ones."""
+    possible, space = model._possible, model.space
+    if not space.is_joint:
+        first = math.prod(space.shape[k] for k in space.cliques[0])
+        return float(fitted[:first].sum()) * space.sums(np.zeros(space.size))[1]
+    strata = np.zeros(fitted.size, dtype=np.intp) if model.cells.strata is None else model._strata
+    groups = int(strata.max()) + 1
+    sizes = np.maximum(np.bincount(strata, possible, groups), 1)
+    return np.asarray((np.bincount(strata, fitted, groups) / sizes)[strata] * possible)
+
+
+def _fits(model: LogLinearModel, tables: Tables, null_fit: LogLinearResults) -> ReplicateFits:
     """The model on many tables, from halfway between the null fit and equal cells.
 
     At the null fit itself a cell that has died there would stay dead.
     """
     fitted = null_fit._fit.fitted
-    half = (fitted + fitted.sum() / model.n_cells) / 2 * model._possible
-    return tables.fit(_dense(model), model._offset, model.classical_fit(half))
+    if not model.space.is_joint:
+        half = (fitted + _equal_cells(model, fitted)) / 2
+    else:
+        half = (fitted + fitted.sum() / model.n_cells) / 2 * model._possible
+    return tables.fit(model._design, model._offset, model.classical_fit(half))
 
 
 def _dense(model: LogLinearModel) -> Array:
@@ -318,7 +327,4 @@ def _dense(model: LogLinearModel) -> Array:
 def can_write_out(hypothesis: Hypothesis) -> bool:
     """Whether the designs are small enough for a bootstrap or a Wald statistic."""
     models = [hypothesis.model, *filter(None, [hypothesis.alternative])]
-    return all(
-        m.cells.can_replicate and m.cells.noisy.size * m._design.n_columns <= MAX_DENSE
-        for m in models
-    )
+    return all(m.cells.noisy.size * m._design.n_columns <= MAX_DENSE for m in models)

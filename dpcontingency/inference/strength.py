@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.contour import gradient_of
 from dpcontingency.inference.estimates import Estimate, Scale
 from dpcontingency.inference.loglinear import LogLinearModel
@@ -19,7 +20,6 @@ from dpcontingency.inference.noncentral import (
     taken_up,
 )
 from dpcontingency.inference.saturated import NO_ERROR, SaturatedTable, TwoFactors
-from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class Contingency:
         n = float(cells.noisy.sum() if cells.totals is None else cells.totals.sum())
         expected *= n / expected.sum()
         alive = expected.ravel() > 0
-        law = GaussianCells(expected.ravel(), np.where(alive, cells.variances, 0.0), cells.strata)
+        law = cells.law(expected.ravel(), alive)
         shift = law.centred(np.where(alive, cells.noisy, 0.0) - expected.ravel())
         score = float(law.form(shift, shift)) - taken_up(
             law, shift, law.sampling(_independence_columns(about.shape))
@@ -237,7 +237,7 @@ def _mean_square(m: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(parts.sum(axis=(-1, -2, -3)) / m.sum(axis=(-1, -2, -3)))
 
 
-def _margin_fit(release: Release, names: tuple[str, ...]) -> Array:
+def _margin_fit(release: AnyRelease, names: tuple[str, ...]) -> Array:
     """Noise-aware fitted means of a margin of its own: the margin itself where it is positive."""
     margin = release.margin(*names)
     return np.asarray(LogLinearModel(margin, [names]).cells.saturated().fitted)
@@ -265,31 +265,20 @@ def _noise_part(expected: Array, law: GaussianCells) -> float:
     """What noise of covariance N adds to the mean of X2: the trace of D_e^-1 A N A'.
 
     A z = z - e (z_row / e_row + z_column / e_column - z_total / e_total), group by group, is y - e
-    to first order. N is diag(v) less v v' / V in each stratum.
+    to first order.
     """
-    variances = law.variances.reshape(expected.shape)
-    alive = expected > 0
-    inverse = np.divide(1.0, expected, out=np.zeros(expected.shape), where=alive)
+    noise, size = law.noise(), expected[0].size
     out = 0.0
-    for e, v_, over in zip(expected, variances, inverse, strict=True):
-        images = interaction_part(e, np.eye(e.size).reshape(e.size, *e.shape))
-        out += float((v_.ravel() * (images**2 * over).sum(axis=(1, 2))).sum())
-    if law.strata is None:
-        return out
-    for stratum in np.unique(law.strata):
-        part = np.where(law.strata == stratum, law.variances, 0.0)
-        if part.any():
-            image = np.stack(
-                [
-                    interaction_part(e, z)
-                    for e, z in zip(expected, part.reshape(expected.shape), strict=True)
-                ]
-            )
-            out -= float((image**2 * inverse).sum()) / float(part.sum())
+    for k, e in enumerate(expected):
+        place = slice(k * size, (k + 1) * size)
+        within = noise[place, place].reshape(size, *e.shape)
+        half = _interaction(e, within).reshape(size, size).T  # A N, N symmetric
+        both = _interaction(e, half.reshape(size, *e.shape)).reshape(size, size)
+        out += float((np.diag(both) * _over(np.ones(size), e.ravel())).sum())
     return out
 
 
-def interaction_part(e: Array, z: Array) -> Array:
+def _interaction(e: Array, z: Array) -> Array:
     """A z of one group, shape (..., r, c)."""
     whole = e.sum()
     if whole == 0:

@@ -19,7 +19,6 @@ from dpcontingency.errors import DPContingencyError, ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.release import exports, files
 from dpcontingency.release.contrasts import interaction
-from dpcontingency.release.noise import MAX_DENSE_CELLS
 from dpcontingency.release.workload import Factors, MarginPlan
 
 Array = npt.NDArray[np.float64]
@@ -250,6 +249,10 @@ class MarginRelease:
             and all(np.array_equal(v, other.contrasts[a]) for a, v in self.contrasts.items())
         )
 
+    def conditioned(self) -> MarginRelease:
+        """The same release given its public total: itself, whose margins add up to it."""
+        return self
+
     @cached_property
     def noisy(self) -> Array:
         """A joint table of the domain that has the released interactions, and 0 for all others.
@@ -324,22 +327,7 @@ class MarginRelease:
         The sum over A in S of s_A^2 times the product over A of (I - J/n_k) and over the other
         factors of S of J / n_k^2.
         """
-        names = self.plan.inside(factors)
-        shape = tuple(len(self.domain.levels[name]) for name in names)
-        p = math.prod(shape)
-        if p > MAX_DENSE_CELLS:
-            raise ReleaseError(
-                f"A dense covariance of {p:,} cells needs {p * p * 8 / 1e9:.1f} GB; ask for that "
-                f"of a margin with at most {MAX_DENSE_CELLS:,} cells."
-            )
-        out: Array = np.zeros((p, p))
-        for a in self.plan.interactions_in(names):
-            block: Array = np.full((1, 1), self.plan.cell_scales[a] ** 2)
-            for name, n in zip(names, shape, strict=True):
-                flat = np.full((n, n), 1 / n)
-                block = np.kron(block, np.eye(n) - flat if name in a else flat / n)
-            out += block
-        return out
+        return self.plan.covariance(*factors)
 
     def to_frame(self, *factors: str) -> pd.DataFrame:
         """One row a cell: the factors, then ``noisy`` and ``noise_sd``.

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import PrivacyError
+from dpcontingency.errors import PrivacyError, ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation
 from dpcontingency.release.layout import CLOSED, EXACT, SAFE, Classes, Layout, loss_of
+from dpcontingency.release.noise import MAX_DENSE_CELLS
 from dpcontingency.release.options import require
 from dpcontingency.release.scales import best_precisions, budgeted_scales
 
@@ -120,6 +121,25 @@ class MarginPlan:
             * math.prod(n[name] ** -2.0 for name in names if name not in a)
             for a in self.interactions_in(names)
         )
+
+    def covariance(self, *factors: str) -> Array:
+        """The dense covariance of the noise in a margin; see `MarginRelease.covariance`."""
+        names = self.inside(factors)
+        shape = tuple(len(self.domain.levels[name]) for name in names)
+        p = math.prod(shape)
+        if p > MAX_DENSE_CELLS:
+            raise ReleaseError(
+                f"A dense covariance of {p:,} cells needs {p * p * 8 / 1e9:.1f} GB; ask for that "
+                f"of a margin with at most {MAX_DENSE_CELLS:,} cells."
+            )
+        out: Array = np.zeros((p, p))
+        for a in self.interactions_in(names):
+            block: Array = np.full((1, 1), self.cell_scales[a] ** 2)
+            for name, n in zip(names, shape, strict=True):
+                flat = np.full((n, n), 1 / n)
+                block = np.kron(block, np.eye(n) - flat if name in a else flat / n)
+            out += block
+        return out
 
     def sd(self, *factors: str | Sequence[str]) -> float:
         """The standard deviation of the noise in a cell of a margin; see `variance`.
