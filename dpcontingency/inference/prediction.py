@@ -243,18 +243,8 @@ def predict_margin(
     the coefficients, x the row of a joint cell, averaged over the strata that the cell is in; that
     of a share is this less its own average over what it is a share of.
     """
-    domain, release = model.release.domain, model.release
-    names = (*margin, *(name for name in release.strata if name not in margin))
-    axes = [domain.axis(name) for name in names]
-    means = model.space.margin(fit.fitted, axes)
-    sums = _column_sums(model, fit.fitted, axes)  # of each column, by cell: (q, *shape)
-    if release.totals is not None:
-        inside = [i for i, name in enumerate(names) if name not in release.strata]
-        total = means.sum(axis=tuple(inside), keepdims=True)
-        centre = sums.sum(axis=tuple(i + 1 for i in inside), keepdims=True)
-        sums = sums - _over(means, total) * centre
-    beyond = tuple(range(len(margin), len(names)))
-    means, sums = means.sum(axis=beyond), sums.sum(axis=tuple(i + 1 for i in beyond))
+    domain = model.release.domain
+    means, sums = margin_slopes(model, fit, margin)
     gradient, value = _over(sums, means), means
     if what != "mean":
         others = tuple(i for i, name in enumerate(margin) if name not in given)
@@ -279,6 +269,22 @@ def predict_margin(
         reason=pd.Series(reason.astype(object), index=index, name="reason"),
         _log_se=log_se,
     )
+
+
+def margin_slopes(model: Any, fit: Any, margin: tuple[str, ...]) -> tuple[Array, Array]:
+    """The fitted means of a margin, and their derivatives in the coefficients: (q, *shape)."""
+    domain, release = model.release.domain, model.release
+    names = (*margin, *(name for name in release.strata if name not in margin))
+    axes = [domain.axis(name) for name in names]
+    means = model.space.margin(fit.fitted, axes)
+    sums = _column_sums(model, fit.fitted, axes)  # of each column, by cell
+    if release.totals is not None:
+        inside = [i for i, name in enumerate(names) if name not in release.strata]
+        total = means.sum(axis=tuple(inside), keepdims=True)
+        centre = sums.sum(axis=tuple(i + 1 for i in inside), keepdims=True)
+        sums = sums - _over(means, total) * centre
+    beyond = tuple(range(len(margin), len(names)))
+    return means.sum(axis=beyond), sums.sum(axis=tuple(i + 1 for i in beyond))
 
 
 def _column_sums(model: Any, fitted: Array, axes: Sequence[int]) -> Array:

@@ -37,12 +37,14 @@ from dpcontingency.inference.prediction import (
     cells_named,
     check_what,
     columns_of,
+    margin_slopes,
     predict_cells,
     predict_margin,
 )
 from dpcontingency.inference.printing import summary2_of, summary_of
 from dpcontingency.inference.tables import ModelTable
 from dpcontingency.release import files
+from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.shrinkage import james_stein_factor
 
 __all__ = ["Fit", "LogLinearResults"]
@@ -207,6 +209,8 @@ class LogLinearResults(CoefficientResults):
     @property
     def resid_response(self) -> pd.Series:
         """Noisy cell minus fitted mean."""
+        if self._is_whole_margin:
+            return self.margin_residuals(*self.model.release.domain.names)["resid_response"]
         self._check_cells()
         return self._by_cell(self.model.cells.noisy - self._fit.fitted)
 
@@ -216,6 +220,8 @@ class LogLinearResults(CoefficientResults):
 
         The noise variance is that of independent noise on the cell, as in METHODS 2.3.
         """
+        if self._is_whole_margin:
+            return self.margin_residuals(*self.model.release.domain.names)["resid_pearson"]
         self._check_cells()
         variance = self._fit.fitted + self.model.cells.variances
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -237,6 +243,8 @@ class LogLinearResults(CoefficientResults):
         diagonal is Sigma_cc - mu_c^2 times the variance of the log mean with B for the covariance
         of the coefficients: O(p) a factor, and nothing p x p.
         """
+        if self._is_whole_margin:
+            return self.margin_residuals(*self.model.release.domain.names)["resid_adjusted"]
         return self._by_cell(self._adjusted)
 
     @property
@@ -256,6 +264,76 @@ class LogLinearResults(CoefficientResults):
         cells = self.model.cells
         return self._by_cell(
             residuals.deviance_residuals(cells.noisy, self._fit.fitted, cells.variances)
+        )
+
+    def margin_residuals(self, *factors: str) -> pd.DataFrame:
+        """Residuals of the cells of a released margin.
+
+        Parameters
+        ----------
+        factors : str
+            A margin that was released, or a part of one.
+
+        Returns
+        -------
+        DataFrame
+            By cell ``noisy`` and ``fitted``; ``resid_response``, their difference;
+            ``resid_pearson``, this over the root of mean and noise variance; and
+            ``resid_adjusted``, over its standard deviation under the fitted model: about N(0, 1)
+            in a model that holds, nan where the fit follows the cell whatever the data are.
+
+        Raises
+        ------
+        ModelError
+            If the margin leaves out a stratum factor, or is too large.
+        PrivacyError
+            If the margin was not released.
+
+        Notes
+        -----
+        In the Gaussian approximation of METHODS 2.3 the variance is that of the noisy cell,
+        sampling and noise, less g' C g, C the covariance of the coefficients (expected
+        information) and g the derivative of the fitted mean in them; as in `resid_adjusted`.
+
+        Examples
+        --------
+        >>> from dpcontingency import Domain, LogLinearModel, Release
+        >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+        >>> release = Release.exact([[30, 10], [20, 40]], domain)
+        >>> frame = LogLinearModel(release, "[A][B]").fit().margin_residuals("A", "B")
+        >>> frame["resid_adjusted"].round(2).tolist()
+        [4.08, -4.08, -4.08, 4.08]
+        """
+        model, domain = self.model, self._part(factors)
+        if model.release.strata and not set(model.release.strata) <= set(domain.names):
+            raise ModelError(
+                "Name the strata among the factors: residuals are of cells inside them."
+            )
+        margin = model.release.conditioned().margin(*domain.names)
+        fitted, slopes = margin_slopes(model, self._fit, domain.names)
+        noise = margin.noise_sd**2
+        spread = (
+            residuals.cell_variances(fitted.ravel(), np.zeros(fitted.size), self._strata_of(domain))
+            + noise.ravel()
+        )
+        information = model._design.compress(model.cells.information(self._fit.fitted))
+        covariance = np.linalg.pinv(information, rcond=1e-13, hermitian=True)
+        flat = slopes.reshape(len(slopes), -1)
+        residual = (margin.noisy - fitted).ravel()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            pearson = residual / np.sqrt(fitted.ravel() + noise.ravel())
+        adjusted = residuals.adjusted_residuals(
+            residual, spread, (flat * (covariance @ flat)).sum(axis=0)
+        )
+        return pd.DataFrame(
+            {
+                "noisy": margin.noisy.ravel(),
+                "fitted": fitted.ravel(),
+                "resid_response": residual,
+                "resid_pearson": np.where(np.isfinite(pearson), pearson, 0.0),
+                "resid_adjusted": adjusted,
+            },
+            index=_cells_of(domain),
         )
 
     def get_prediction(
@@ -561,13 +639,24 @@ class LogLinearResults(CoefficientResults):
     def _by_cell(self, values: Array) -> pd.Series:
         return pd.Series(values, index=self._index)
 
+    @property
+    def _is_whole_margin(self) -> bool:
+        """Whether the release is of margins, and one of them is the table of all factors."""
+        return bool(self.model.cells.is_gaussian and self.model.release.is_whole)
+
+    def _strata_of(self, domain: Domain) -> npt.NDArray[np.intp] | None:
+        """The stratum of each cell of a margin that the strata are in."""
+        if self.model.release.totals is None:
+            return None
+        axes = tuple(domain.axis(name) for name in self.model.release.strata)
+        return stratum_labels(domain.shape, axes).astype(np.intp)
+
     def _check_cells(self) -> None:
         """Refuse residuals of cells that were not released."""
         if self.model.cells.is_gaussian:
             raise ModelError(
-                "A release of margins has no residuals in the cells of the joint table: compare "
-                "release.margin(...).values with sums of fittedvalues; the noise of those has the "
-                "standard deviation release.plan.sd(...)."
+                "A release of margins has no such residuals in the cells of the joint table, whose "
+                "noise is not independent: margin_residuals('A', 'B') has those of a margin."
             )
 
     @cached_property

@@ -268,11 +268,45 @@ def test_what_is_refused():
             model.fit(**options)
     fit = model.fit()
     for name in ("resid_response", "resid_pearson", "resid_adjusted", "resid_deviance"):
-        with pytest.raises(ModelError, match="no residuals in the cells"):
+        with pytest.raises(ModelError, match=r"no such residuals in the cells.*margin_residuals"):
             getattr(fit, name)
-    with pytest.raises(ModelError, match="no residuals"):
+    with pytest.raises(ModelError, match="no such residuals"):
         fit.shrunken_table()
+    with pytest.raises(PrivacyError, match="margin of A, C lies in none"):
+        fit.margin_residuals("A", "C")
     with pytest.raises(ModelError, match="independent noise on its cells"):
         independence_test(release, "A", "B", statistic="js-pearson", pvalue="bootstrap")
     with pytest.raises(ModelError, match="Release or a MarginRelease; got list"):
         LogLinearModel([1, 2], [("A",)])
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+def test_residuals_of_released_margins(neighbours):
+    """Without noise those of a table; with noise by dense algebra, and of unit variance."""
+    classical = LogLinearModel(Release.exact(COUNTS, DOMAIN).margin("A", "B"), "[A][B]").fit()
+    release = released(3e4, neighbours=neighbours).margin("A", "B")
+    fit = LogLinearModel(release, "[A][B]").fit()
+    frame = fit.margin_residuals("A", "B")
+    for name in ("resid_response", "resid_pearson", "resid_adjusted"):
+        np.testing.assert_allclose(frame[name], getattr(classical, name), rtol=5e-3, atol=5e-3)
+        np.testing.assert_array_equal(getattr(fit, name), frame[name])
+    table = LogLinearModel(Release.exact(COUNTS, DOMAIN), PAIRS[1:]).fit()
+    np.testing.assert_allclose(
+        table.margin_residuals(*DOMAIN.names)["resid_adjusted"], table.resid_adjusted, rtol=1e-6
+    )
+    noisy = released(0.2, neighbours=neighbours)
+    model = LogLinearModel(noisy, PAIRS[1:])
+    fit, cells = model.fit(), model.cells
+    mu = fit.fittedvalues.to_numpy()
+    V = np.diag(mu) - (np.outer(mu, mu) / mu.sum() if noisy.total is not None else 0)
+    B, X = columns(cells).T, model._design.matrix().toarray()
+    inverse = np.linalg.inv(cells.covariance + B @ V @ B.T)
+    slope = B @ V @ X
+    onto = np.kron(np.eye(6), np.ones(3))  # cells of A, B
+    of_mean = onto @ V @ X @ np.linalg.inv(slope.T @ inverse @ slope) @ X.T @ V @ onto.T
+    spread = onto @ V @ onto.T + noisy.covariance("A", "B")
+    gap = noisy.margin("A", "B").values.ravel() - onto @ mu
+    frame = fit.margin_residuals("A", "B")
+    np.testing.assert_allclose(
+        frame["resid_adjusted"], gap / np.sqrt(np.diag(spread - of_mean)), rtol=1e-6
+    )

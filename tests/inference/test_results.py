@@ -945,6 +945,7 @@ def test_a_fit_prints_nothing_and_takes_disp(capsys):
 
 ARGUMENTS = {
     "fitted_margin": ("Admit", "Dept"),
+    "margin_residuals": ("Admit", "Dept"),
     "compare": None,  # tested with the comparison of models
     "drop1": None,
     "load": None,  # tested with the files
