@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +147,33 @@ class ContingencyTable:
         raise _not_copied(self)
 
 
+def _check_agreement(tables: Sequence[ContingencyTable]) -> None:
+    """Refuse margins that differ on the factors that they share.
+
+    It is enough to compare, for each set of shared factors, each table that has them with the
+    first that does.
+    """
+    known: dict[frozenset[str], tuple[tuple[str, ...], npt.NDArray[Any]]] = {}
+    sets = [frozenset(table.domain.names) for table in tables]
+    holding: dict[str, list[int]] = {}
+    for i, one in enumerate(sets):
+        for name in one:
+            holding.setdefault(name, []).append(i)
+    for i, table in enumerate(tables):
+        beside = {j for name in sets[i] for j in holding[name]} - {i}
+        for part in {sets[i] & sets[j] for j in beside}:
+            names, first = known.get(part, ((), None))
+            if first is None:
+                names = tuple(name for name in table.domain.names if name in part)
+                known[part] = names, table.margin(*names).counts
+            elif not np.array_equal(table.margin(*names).counts, first):
+                raise RecordsError(
+                    f"The margins differ on {', '.join(names)}, which several of them have, so "
+                    "they are not of the same records: count all of them in one call of "
+                    "tabulate_margins."
+                )
+
+
 class ConfidentialMargins:
     """Confidential counts over some margins of a public domain, all of the same records.
 
@@ -162,8 +189,8 @@ class ConfidentialMargins:
     Raises
     ------
     RecordsError
-        If the tables do not have the same total and the same policies, are not of this domain, or
-        hold more than 2^42 records.
+        If the tables do not have the same total and the same policies, differ on factors that two
+        of them share, are not of this domain, or hold more than 2^42 records.
 
     Notes
     -----
@@ -200,6 +227,7 @@ class ConfidentialMargins:
                 "The margins are not of the same records, or missing values were treated in "
                 "different ways: count all of them in one call of tabulate_margins."
             )
+        _check_agreement(tables)
         self._tables = tuple(tables)
         self._by_names = {table.domain.names: table for table in tables}
         self._domain = domain

@@ -62,6 +62,7 @@ FLOORS = {
     "release.publish": 3,
     "release.combine": 3,
     "release.margins": 3,
+    "release.reading": 1,
     "release.measurements": 3,
     "release.publish_margins": 3,
     # likelihood of a release

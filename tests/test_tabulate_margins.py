@@ -297,3 +297,21 @@ def test_a_margin_of_nothing(zeros):
     domain = Domain({"a": ["x", "y"], "b": ["u", "v"]}, structural_zeros=zeros)
     with pytest.raises(DomainError, match="at least one factor"):
         tabulate_margins(pd.DataFrame({"a": ["y"], "b": ["u"]}), domain, [()])
+
+
+def test_margins_that_contradict_each_other_are_refused_without_a_count():
+    """Equal totals are not enough: shared factors have one margin, in whatever order."""
+    counts = np.random.default_rng(1).integers(0, 90, ABC.shape)
+    whole = ContingencyTable(counts, ABC)
+    wanted = [("a", "b"), ("c", "b"), ("b",), ("a", "c")]
+    tables = [whole.margin(*names) for names in wanted]
+    ConfidentialMargins(tables, ABC)
+    for k, names in enumerate(wanted):
+        moved = tables[k].counts.copy()
+        taken = int(moved.flat[np.argmax(moved)])
+        moved.flat[np.argmax(moved)] = 0
+        moved.flat[0 if np.argmax(tables[k].counts) else -1] += taken
+        bad = ContingencyTable(moved, ABC.project(names))
+        with pytest.raises(RecordsError, match=r"differ on [abc, ]+, which several") as caught:
+            ConfidentialMargins([*tables[:k], bad, *tables[k + 1 :]], ABC)
+        assert not any(character.isdigit() for character in str(caught.value))

@@ -42,6 +42,7 @@ Counts = tuple[int, ...]
 MAX_PATTERNS = 2**20  # kinds of disagreement that are looked at one by one
 FEW_PATTERNS = 128
 MAX_INTERACTIONS = 2_000_000
+MAX_MARGIN_CELLS = 10**100  # beyond which variances are no floats
 
 # Sums of positive terms in floats: 2^20 patterns by at most 20 steps are good to 1e-14.
 ROUNDING = 1e-12
@@ -168,16 +169,23 @@ class Layout:
             total[kind] = total.get(kind, 0.0) + weight
             largest[kind] = max(largest.get(kind, 0.0), weight)
         self.kinds = tuple(total)
-        cells = [float(math.prod(map(pow, self.classes.levels, kind))) for kind in self.kinds]
-        self.total_weights = np.array(list(total.values())) * cells
-        self.largest_weights = np.array(list(largest.values()))
         self.interactions = self._closure(with_total)
-        self.numbers = np.array([self.classes.number(a) for a in self.interactions], dtype=float)
-        if self.numbers.sum() > MAX_INTERACTIONS:
+        numbers = [self.classes.number(a) for a in self.interactions]
+        if (count := sum(numbers)) > MAX_INTERACTIONS:
+            said = f"{count:,}" if count < 10**15 else f"more than 10^{len(str(count)) - 1}"
             raise PrivacyError(
-                f"These margins hold {int(self.numbers.sum()):,} interactions, more than the "
-                f"{MAX_INTERACTIONS:,} that can be laid out. Ask for fewer or smaller margins."
+                f"These margins hold {said} interactions, more than the {MAX_INTERACTIONS:,} that "
+                "can be laid out. Ask for fewer or smaller margins."
             )
+        cells = [math.prod(map(pow, self.classes.levels, kind)) for kind in self.kinds]
+        if max(cells) > MAX_MARGIN_CELLS:
+            raise PrivacyError(
+                f"A margin has more than 10^{len(str(max(cells))) - 1} cells, which no count falls "
+                "in. Ask for smaller margins."
+            )
+        self.total_weights = np.array(list(total.values())) * np.array(cells, dtype=float)
+        self.largest_weights = np.array(list(largest.values()))
+        self.numbers = np.array(numbers, dtype=float)
         self.shares = np.array([self.share(a) for a in self.interactions])
 
     def _closure(self, with_total: bool) -> tuple[Counts, ...]:
@@ -278,11 +286,14 @@ class PatternLoss(Loss):
     def __init__(self, layout: Layout) -> None:
         classes = layout.classes
         self.layout = layout
-        self._matrices = [
-            _meetings(m, -1 / (n - 1)) for m, n in zip(classes.sizes, classes.levels, strict=True)
-        ]
         self._shape = tuple(m + 1 for m in classes.sizes)
         self._positions = tuple(np.array(layout.interactions, dtype=np.intp).T)
+        # Of 300 factors that are alike no interaction may have more than two.
+        self._most = [int(counts.max(initial=0)) for counts in self._positions]
+        self._matrices = [
+            _meetings(m, most, -1 / (n - 1))
+            for m, most, n in zip(classes.sizes, self._most, classes.levels, strict=True)
+        ]
 
     def rows(self, patterns: npt.NDArray[np.intp]) -> Array:
         """The coefficients for some patterns, given by their counts: one row a pattern."""
@@ -300,7 +311,7 @@ class PatternLoss(Loss):
 
     def all_losses(self, precisions: Array) -> Array:
         """The squared loss of every pattern, an axis a class."""
-        table = np.zeros(self._shape)
+        table = np.zeros([most + 1 for most in self._most])
         table[self._positions] = 2 * precisions * self.layout.shares
         for axis, matrix in enumerate(self._matrices):
             table = np.moveaxis(np.tensordot(matrix, table, axes=(0, axis)), 0, axis)
@@ -332,15 +343,16 @@ def loss_of(layout: Layout, *, replace_one: bool) -> Loss:
     return SingleLoss(2 * layout.numbers * layout.shares * worst, SAFE)
 
 
-def _meetings(m: int, r: float) -> Array:
-    """Sum over the sets with a of m factors of r^(factors shared with d of them), at [a, d]."""
-    comb = math.comb
-    return np.array(
-        [
-            [
-                math.fsum(comb(d, j) * comb(m - d, a - j) * r**j for j in range(min(a, d) + 1))
-                for d in range(m + 1)
-            ]
-            for a in range(m + 1)
-        ]
-    )
+def _meetings(m: int, most: int, r: float) -> Array:
+    """Sum over the sets with a of m factors of r^(factors shared with d of them), at [a, d].
+
+    For a up to ``most``, shape (most + 1, m + 1).
+    """
+    # C(d, j) at [j, d]: exact integers, rounded once.
+    chosen = np.array([[float(math.comb(d, j)) for d in range(m + 1)] for j in range(most + 1)])
+    powers = r ** np.arange(most + 1.0)
+    out = np.zeros((most + 1, m + 1))
+    for a in range(most + 1):
+        for j in range(a + 1):
+            out[a] += powers[j] * chosen[j] * chosen[a - j, ::-1]
+    return out

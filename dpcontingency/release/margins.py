@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -15,10 +15,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import DPContingencyError, ReleaseError
+from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.release import exports, files
-from dpcontingency.release.contrasts import interaction
+from dpcontingency.release.contrasts import contrast_exponent, interaction
+from dpcontingency.release.reading import is_words, read_back
 from dpcontingency.release.workload import Factors, MarginPlan
 
 Array = npt.NDArray[np.float64]
@@ -96,7 +97,7 @@ class MarginRelease:
     def __post_init__(self) -> None:
         kept = {}
         for a, values in self.contrasts.items():
-            kept[a] = np.asarray(values, dtype=np.float64).view()
+            kept[a] = np.array(values, dtype=np.float64)  # a copy: nobody else can write to it
             kept[a].setflags(write=False)
         object.__setattr__(self, "contrasts", MappingProxyType(kept))
 
@@ -368,11 +369,7 @@ class MarginRelease:
         """What a reader must know of the protection, as short labelled sentences."""
         said = self.plan.statement()
         if self.origin == "simulated":
-            said["Privacy"] = f"NOT PRIVATE: simulated, at {said['Privacy']}"
-        elif not self.domain.is_public:
-            said["Privacy"] = (
-                f"NOT PRIVATE: levels read off the records, outside the loss of {said['Privacy']}"
-            )
+            said["Privacy"] = f"NOT PRIVATE: simulated, at {self.privacy.describe()}"
         missing = self.provenance.get("missing")
         return {**said, **({} if missing is None else {"Missing values": missing})}
 
@@ -415,19 +412,8 @@ class MarginRelease:
         ReleaseError
             If `to_dict` did not write it.
         """
-        reason = "some field is missing, unknown or not of the kind that it should be"
-        try:
-            release = cls._read(content)
-            # Whatever NumPy or a constructor mended on the way shows here.
-            if release.to_dict() == content:
-                return release
-        except DPContingencyError as error:
-            reason = str(error).rstrip(".")
-        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
-            pass  # whichever nested field it was: the reason is the same
-        raise ReleaseError(
-            f"This is no release of margins: {reason}. Ask the publisher for the original file."
-        )
+        names = {field.name for field in fields(cls)}
+        return read_back("release of margins", names, content, cls._read)
 
     @classmethod
     def _read(cls, content: Mapping[str, Any]) -> MarginRelease:
@@ -439,7 +425,7 @@ class MarginRelease:
             raise ReleaseError("its total is not a number of records")
         if origin not in get_args(Origin):
             raise ReleaseError("its origin is not a known one")
-        if type(words) is not dict or not all(type(text) is str for text in words.values()):
+        if not is_words(words):
             raise ReleaseError("its provenance is not a mapping to text")
         n = dict(zip(plan.domain.names, plan.domain.shape, strict=True))
         pairs = zip(plan.cell_scales, content["contrasts"], strict=True)
@@ -447,8 +433,10 @@ class MarginRelease:
             a: np.asarray(values, dtype=np.float64).reshape([n[name] - 1 for name in a])
             for a, values in pairs
         }
-        if not all(np.isfinite(values).all() for values in contrasts.values()):
-            raise ReleaseError("some contrast is no finite number")
+        for a, values in contrasts.items():
+            steps = np.ldexp(values, contrast_exponent(plan.cell_scales[a], len(a)))
+            if not (np.isfinite(values).all() and (steps == np.rint(steps)).all()):
+                raise ReleaseError("some contrast is no finite number on the grid of its noise")
         return cls(plan, contrasts, total, origin, words)
 
     @classmethod

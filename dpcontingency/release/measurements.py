@@ -6,6 +6,7 @@ along each axis the coordinates are Helmert contrasts.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import helmert
 
-from dpcontingency.errors import ReleaseError
+from dpcontingency.errors import ObservedDomainWarning, ReleaseError
 from dpcontingency.release.contrasts import interaction
 from dpcontingency.release.margins import MarginRelease
 
@@ -60,12 +61,15 @@ class Measurement:
         The standard deviation of the noise in each.
     query : HelmertQuery
         What makes coordinates of a table of the factors.
+    private : bool
+        Whether the records behind it, and the levels, were protected at all.
     """
 
     clique: tuple[str, ...]
     values: Array
     stddev: float
     query: HelmertQuery
+    private: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +98,7 @@ def measurements(release: MarginRelease) -> list[Measurement]:
     for a, scale in release.plan.cell_scales.items():
         query = HelmertQuery(tuple(len(release.domain.levels[name]) for name in a))
         values = query(_Table(interaction(release.contrasts[a])))
-        out.append(Measurement(a, np.asarray(values), scale, query))
+        out.append(Measurement(a, np.asarray(values), scale, query, release.private))
     return out
 
 
@@ -107,6 +111,11 @@ def to_mbi(release: MarginRelease) -> list[Any]:
     ------
     ReleaseError
         If mbi is not installed.
+
+    Warns
+    -----
+    ObservedDomainWarning
+        If the levels were read off the records: what mbi is given no longer says so.
     """
     try:
         from mbi import LinearMeasurement
@@ -114,6 +123,13 @@ def to_mbi(release: MarginRelease) -> list[Any]:
         raise ReleaseError(
             "to_mbi needs the package mbi: install it, or take measurements(release)."
         ) from None
+    if not release.domain.is_public:
+        warnings.warn(
+            "The levels of this release were read off the records and are not private; nothing "
+            "that mbi makes of it will say so.",
+            ObservedDomainWarning,
+            stacklevel=2,
+        )
     return [
         LinearMeasurement(one.values, one.clique, one.stddev, one.query)
         for one in measurements(release)

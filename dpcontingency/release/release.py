@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.domain import Domain, unlabelled_array
-from dpcontingency.errors import DPContingencyError, PrecisionWarning, ReleaseError, shown
+from dpcontingency.errors import PrecisionWarning, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
 from dpcontingency.privacy.neighbours import in_words
 from dpcontingency.release import exports, files, integers
 from dpcontingency.release.integers import IntegerTable
 from dpcontingency.release.mechanisms import Mechanism, mechanism_from_dict
 from dpcontingency.release.noise import GaussianNoise, Noise, noise_from_dict
+from dpcontingency.release.reading import is_words, read_back
 from dpcontingency.release.sensitivity import (
     SQUARED_SENSITIVITY,
     Neighbours,
@@ -497,25 +498,7 @@ class Release:
             If `to_dict` did not write it: a field is missing, unknown, or not what it should be.
         """
         names = {*(field.name for field in fields(cls)), "mu"} - {"privacy"}
-        if odd := names ^ set(content):
-            raise ReleaseError(
-                f"This is no release: the field {min(odd)!r} is "
-                f"{'missing' if min(odd) in names else 'unknown'}. Ask the publisher for the "
-                "original file."
-            )
-        reason = "some field is not of the kind that it should be"
-        try:
-            release = cls._read(content)
-            # Whatever NumPy or a constructor mended on the way (texts, nulls) shows here.
-            if release.to_dict() == content:
-                return release
-        except DPContingencyError as error:
-            reason = str(error).rstrip(".")
-        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
-            pass  # whichever nested field it was: the reason is the same
-        raise ReleaseError(
-            f"This is no release: {reason}. Ask the publisher for the original file."
-        )
+        return read_back("release", names, content, cls._read)
 
     @classmethod
     def _read(cls, content: Mapping[str, Any]) -> Release:
@@ -551,10 +534,7 @@ _PLAIN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "neighbours": (lambda x: x is None or x in SQUARED_SENSITIVITY, "a known relation"),
     "origin": (lambda x: x in get_args(Origin), "a known one"),
     "strata": (lambda x: type(x) is list and len(set(x)) == len(x), "a list of factors"),
-    "provenance": (
-        lambda x: type(x) is dict and all(type(text) is str for text in x.values()),
-        "a mapping to text",
-    ),
+    "provenance": (is_words, "a mapping to text"),
 }
 
 

@@ -251,14 +251,20 @@ class MarginPlan:
 
     def interactions_in(self, factors: Sequence[str]) -> Iterator[Factors]:
         """The released interactions inside a margin, small sets first."""
-        ordered = [name for name in self.domain.names if name in set(factors)]
+        wanted = set(factors)
+        sizes = zip(self.domain.names, self.domain.shape, strict=True)
+        # A factor of one level is in no interaction.
+        ordered = [name for name, size in sizes if name in wanted and size > 1]
         subsets = (combinations(ordered, size) for size in range(len(ordered) + 1))
         return (a for a in chain.from_iterable(subsets) if a in self.cell_scales)
 
     def statement(self) -> dict[str, str]:
         """What a reader must know, as short labelled sentences."""
+        loss = self.privacy.describe()
+        if not self.domain.is_public:
+            loss = f"NOT PRIVATE: levels read off the records, outside the loss of {loss}"
         return {
-            "Privacy": self.privacy.describe(),
+            "Privacy": loss,
             "Neighbours": self.neighbours,
             "Loss": self.bound,
             "Public": "the number of records" if self.neighbours == REPLACE_ONE else "nothing",
@@ -290,13 +296,14 @@ class MarginPlan:
             loss.
         """
         domain = Domain.from_dict(content["domain"])
+        margins = checked_margins(domain, content["margins"])
         plan = cls(
             domain=domain,
-            margins=checked_margins(domain, content["margins"]),
+            margins=margins,
             privacy=GDP(content["mu"]),
             neighbours=checked_relation(content["neighbours"]),
             objective=require("objective", content["objective"], get_args(Objective)),
-            weights=tuple(map(float, content["weights"])),
+            weights=_checked_weights(margins, content["weights"]),
             cell_scales={tuple(a): float(s) for a, s in content["scales"]},
             bound=content["bound"],
         )
@@ -316,8 +323,9 @@ class MarginPlan:
             raise PrivacyError("some scale is of no interaction, or not positive")
         if not self._spends_at_most():
             raise PrivacyError("its scales spend more than the loss that it states")
-        if self.bound not in (EXACT, CLOSED, SAFE):
-            raise PrivacyError("its loss was found in no known way")
+        known = (EXACT, SAFE) if self.neighbours == REPLACE_ONE else (CLOSED,)
+        if self.bound not in known:
+            raise PrivacyError("its loss was found in no known way for its neighbours")
 
     def _spends_at_most(self) -> bool:
         """Whether the scales as they are listed spend at most the loss."""
@@ -348,6 +356,7 @@ class MarginPlan:
         count = len(self.margins)
         return (
             f"<MarginPlan {count} margin{'s' * (count > 1)}, {len(self.cell_scales)} interactions; "
+            f"{'' if self.domain.is_public else 'NOT PRIVATE: levels read off the records; '}"
             f"mu = {ceil_digits(self.privacy.mu)} ({self.neighbours}); {self.spread}>"
         )
 

@@ -18,7 +18,7 @@ from dpcontingency.inference.hypothesis import independence_test, model_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release.contrasts import contrasts
+from dpcontingency.release.contrasts import contrast_exponent, contrasts
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.publish_margins import simulate_margins
@@ -143,7 +143,9 @@ def release_of(data, margins, mu, seed=1):
         shape = tuple(FORTY.shape[k] for k in axes)
         flat = np.ravel_multi_index(tuple(data[:, axes].T), shape)
         counts = np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
-        parts[a] = contrasts(counts + scale * rng.standard_normal(shape))
+        noisy = contrasts(counts + scale * rng.standard_normal(shape))
+        grid = contrast_exponent(scale, len(a))
+        parts[a] = np.ldexp(np.rint(np.ldexp(noisy, grid)), -grid)
     return MarginRelease(plan, parts, len(data), "simulated", {})
 
 

@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ReleaseError
+from dpcontingency.errors import ObservedDomainWarning, ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.measurements import HelmertQuery, measurements, to_mbi
-from dpcontingency.release.publish_margins import simulate_margins, simulate_plan
+from dpcontingency.release.publish_margins import (
+    release_margins,
+    simulate_margins,
+    simulate_plan,
+)
 from dpcontingency.release.workload import plan_margins
+from dpcontingency.table import ContingencyTable
 
 DOMAIN = Domain({"A": [0, 1], "B": [0, 1, 2], "C": [0, 1, 2, 3]})
 MARGINS = [("A", "B", "C")]
@@ -91,3 +96,18 @@ def test_mbi_gets_its_own_type(monkeypatch):
         assert (one.noisy_measurement == own.values).all()
         assert (one.clique, one.stddev) == (own.clique, own.stddev)
         assert one.query.shape == own.query.shape
+
+
+def test_what_is_not_private_says_so(monkeypatch):
+    stand_in = types.ModuleType("mbi")
+    stand_in.LinearMeasurement = lambda *fields: fields
+    monkeypatch.setitem(sys.modules, "mbi", stand_in)
+    observed = Domain.from_dict({**Domain({"A": [0, 1]}).to_dict(), "observed": True})
+    counts = ContingencyTable([5, 7], observed)
+    release = release_margins(counts, ["A"], GDP(1))
+    with pytest.warns(ObservedDomainWarning, match="not private"):
+        to_mbi(release)
+    assert not any(one.private for one in measurements(release))
+    public = release_margins(ContingencyTable([5, 7], Domain({"A": [0, 1]})), ["A"], GDP(1))
+    assert all(one.private for one in measurements(public))
+    assert len(to_mbi(public)) == 1  # and no warning, which would be an error here

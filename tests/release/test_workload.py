@@ -19,7 +19,7 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, PrivacyError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release import layout, scales
-from dpcontingency.release.layout import CLOSED, EXACT, SAFE, Classes
+from dpcontingency.release.layout import CLOSED, EXACT, SAFE, Classes, _meetings
 from dpcontingency.release.workload import MarginPlan, plan_margins
 
 ADULT = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
@@ -491,3 +491,49 @@ def test_a_plan_says_what_it_is():
     assert said["Loss"] == EXACT
     assert said["Public"] == "the number of records"
     assert "mu = 0.5" in said["Privacy"]
+
+
+def test_many_factors_that_are_alike_are_planned_at_once():
+    """300 one-way margins, and counts of sets that no float holds."""
+    domain = Domain({f"q{k}": [0, 1] for k in range(1500)})
+    names = domain.names
+    plan = plan_margins(domain, [(name,) for name in names[:300]], GDP(1))
+    # n independent binary margins: two records differ in all of them at worst.
+    assert plan.variance("q0") == pytest.approx(300, rel=1e-9)
+    assert plan_margins(domain, names, GDP(1)).variance("q0") == pytest.approx(1500, rel=1e-9)
+    with pytest.raises(PrivacyError, match=r"more than 10\^451 interactions"):
+        plan_margins(domain, [names], GDP(1))
+    wide = Domain({f"w{k}": list(range(1000)) for k in range(40)})
+    with pytest.raises(PrivacyError, match=r"cells|interactions"):
+        plan_margins(wide, [wide.names], GDP(1))
+
+
+@pytest.mark.parametrize("r", [-1.0, -0.25])
+def test_meetings_are_counted(r):
+
+    m, most = 6, 3
+    expected = [
+        [
+            sum(r ** len(set(a) & set(range(d))) for a in combinations(range(m), size))
+            for d in range(m + 1)
+        ]
+        for size in range(most + 1)
+    ]
+    np.testing.assert_allclose(_meetings(m, most, r), expected, atol=1e-12)
+
+
+def test_factors_of_one_level_cost_nothing():
+    domain = Domain({**{f"one{k}": ["x"] for k in range(60)}, "A": [0, 1], "B": [0, 1, 2]})
+    plan = plan_margins(domain, [domain.names], GDP(1))
+    alone = plan_margins(domain.project(["A", "B"]), [("A", "B")], GDP(1))
+    assert plan.sd(*domain.names) == pytest.approx(alone.sd("A", "B"), rel=1e-9)
+    assert plan.total_variance == pytest.approx(alone.total_variance, rel=1e-9)
+
+
+def test_a_plan_over_levels_that_were_observed_says_so():
+    observed = Domain.from_dict({**Domain({"A": [0, 1]}).to_dict(), "observed": True})
+    plan = plan_margins(observed, ["A"], GDP(1))
+    assert "NOT PRIVATE: levels read off the records" in repr(plan)
+    assert plan.statement()["Privacy"].startswith("NOT PRIVATE: levels read off the records")
+    public = plan_margins(Domain({"A": [0, 1]}), ["A"], GDP(1))
+    assert "NOT PRIVATE" not in repr(public) + public.statement()["Privacy"]
