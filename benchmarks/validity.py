@@ -127,8 +127,7 @@ def null_model(setting: tuple[str, int, float]) -> tuple[LogLinearModel, Floats,
 def statistics(model: LogLinearModel, noisy: Floats, truth: Floats) -> tuple[Floats, Floats]:
     """Likelihood ratios against the saturated model, and fitted means, of many tables."""
     tables = Replicates(noisy, model.cells.variances, model.cells.strata, model.cells.totals)
-    design = model._design.matrix().toarray()
-    fits = tables.fit(design, model._offset, model.classical_fit(truth))
+    fits = tables.fit(model._design, model._offset, model.classical_fit(truth))
     return 2 * np.maximum(tables.saturated().loglik - fits.loglik, 0), fits.fitted
 
 

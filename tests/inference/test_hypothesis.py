@@ -198,7 +198,7 @@ def test_size_of_the_tests_under_heavy_noise():
         cells.totals,
     )
     start = model.classical_fit(1000 * probabilities)
-    fits = tables.fit(model._design.matrix().toarray(), model._offset, start)
+    fits = tables.fit(model._design, model._offset, start)
     ratio = stats.chi2.sf(2 * (tables.saturated().loglik - fits.loglik), 6)
     gaps = tables.noisy - fits.fitted
     for i, (gap, fitted) in enumerate(zip(gaps, fits.fitted, strict=True)):
