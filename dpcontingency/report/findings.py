@@ -17,6 +17,7 @@ from dpcontingency.inference.naive import noise_ignored
 from dpcontingency.inference.odds import associated_pairs
 from dpcontingency.inference.printing import method_text, pvalue_text, total_text
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.tables import NOT_ADJUSTED
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.report import plots
 from dpcontingency.report.fit_tables import (
@@ -42,7 +43,7 @@ from dpcontingency.report.parts import (
 from dpcontingency.report.pictures import drawn
 from dpcontingency.report.words import model_in_words, naive_in_words
 
-MAX_BARS = 60  # rows of a forest plot that can still be read
+MAX_BARS = 40  # rows of a forest plot that can still be read
 MAX_PROFILES = 3  # one-sided intervals, a few seconds each
 MAX_RATIOS = 2000  # that are computed for a report
 
@@ -64,7 +65,7 @@ _NO_CRITERION = (
 def tests_section(tests: Sequence[TestResult]) -> Section:
     """All tests."""
     parts = [_test(test, number) for number, test in enumerate(tests, 1)]
-    blocks = [Text(f"Each p-value is of one test, and not adjusted for the {len(tests)} below.")]
+    blocks = [Text(f"{NOT_ADJUSTED} Tests: {len(tests)}.")]
     return Section("tests", "Tests", blocks if len(tests) > 1 else [], parts)
 
 

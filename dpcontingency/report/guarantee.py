@@ -85,12 +85,13 @@ def _making(release: AnyRelease) -> Iterator[Fact]:
         "All estimates, tests, models and pictures are computed from the released numbers "
         "alone, which takes nothing from the guarantee.",
     )
+    total = "" if release.totals is None else f"; {release.statement()['Public']}"
     yield Fact(
         "public",
         "Public or assumed",
-        "Without noise, and not protected: the factors, their levels and impossible cells, the "
-        f"mechanism and its scale, and {release.statement()['Public']}. The guarantee assumes that "
-        "none of these was chosen by looking at the records.",
+        "Without noise, and not protected: the factors, their levels and impossible cells; the "
+        f"mechanism and its scale{total}. The guarantee assumes that the factors, levels and scale "
+        "were not chosen by looking at the records.",
     )
     yield Fact(
         "trust",

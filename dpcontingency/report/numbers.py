@@ -7,8 +7,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpcontingency.inference.printing import number_text
-
 Array = npt.NDArray[np.float64]
 
 
@@ -65,8 +63,3 @@ def ratio(value: float) -> str:
     if value >= 1000:
         return f"{value:,.0f}"
     return "0" if value == 0 else f"{value:#.3g}".rstrip(".")
-
-
-def estimate(value: float, error: float, decimals: int = 4) -> str:
-    """An estimate beside its standard error; see `printing.number_text`."""
-    return number_text(value, error, decimals)

@@ -16,8 +16,10 @@ from dpcontingency.errors import ReleaseError
 from dpcontingency.inference.comparison import compare
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.overview import association_overview
 from dpcontingency.inference.printing import pvalue_text
 from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.mechanisms import Laplace
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
 from dpcontingency.report.document import document_of, render, write_report
@@ -580,3 +582,79 @@ def test_model_in_words(generators, words):
 
 def test_pages_do_not_remember(release):
     assert render(release, ".md") == render(release, ".md")
+
+
+# ------------------------------------------------------------------ the guarantee, and the gaps
+
+
+def test_the_guarantee_names_every_point(release):
+    read = Read(release)
+    (section,) = [s for s in read.document.sections if s.key == "guarantee"]
+    (facts,) = section.blocks
+    said = {fact.key: fact.text for fact in facts.facts}
+    assert list(said) == [
+        "unit", "parameters", "mechanism", "post_processing", "public", "trust", "composition",
+        "utility", "side_channels", "custody",
+    ]  # fmt: skip
+    assert "mu = 1." in said["parameters"]
+    assert "epsilon = 4.8866 at delta = 1e-06" in said["parameters"]
+    assert "the number of records" in said["public"]
+    assert "Only records with the same Dept" in Read(ucb(strata=("Dept",))).text
+    noisy = Read(ucb(neighbours="add-remove")).text
+    assert "differ by the presence of one record" in noisy
+    assert "; the number of records" not in noisy
+
+
+def test_the_best_attack_is_that_of_the_trade_off_curve(page, release):
+    rows = page.tables["The best test between neighbouring data sets"][1:]
+    assert [row[0] for row in rows] == ["1 %", "5 %", "10 %", "20 %", "50 %"]
+    for alarms, power in rows:
+        least = 1 - float(release.privacy.trade_off(float(alarms[:-2]) / 100))
+        assert least <= float(power[:-2]) / 100 <= least + 1e-3
+
+
+def test_all_pairs_are_shown(page, release):
+    rows = page.tables["All pairs of factors"][1:]
+    for row, line in zip(rows, association_overview(release).itertuples(), strict=True):
+        assert row[:2] == [line.row, line.column]
+        assert row[2:4] == [f"{line.estimate:.3f}", f"{line.lower:.3f} to {line.upper:.3f}"]
+        assert row[4:] == [f"{line.statistic:.3f}", str(line.df), pvalue_text(line.pvalue)]
+    assert "not adjusted for the number of tests. Tests: 3." in page.text
+
+
+def test_odds_ratios_and_residuals_of_the_chosen_model(release, fit):
+    other = LogLinearModel(release, "[Admit][Gender Dept]").fit()
+    read = Read(release, models=[fit, other], chosen=fit)
+    rows = read.tables["Odds ratios"][1:]
+    frame = fit.odds_ratios()
+    assert [row[0] for row in rows] == frame["in_words"].tolist()
+    for row, line in zip(rows, frame.itertuples(), strict=True):
+        assert float(row[1]) == pytest.approx(line.odds_ratio, rel=5e-3)
+        assert row[3:] == [f"{line.se:.4f}", f"{line.se_sampling:.4f}"]
+    residuals = read.tables["The largest adjusted residuals, noise allowed for"][1:]
+    size = fit.resid_adjusted.abs().sort_values(ascending=False)
+    assert [abs(float(row[-1])) for row in residuals] == [round(x, 2) for x in size.head(12)]
+    with pytest.raises(ReleaseError, match="`chosen` is one of `models`"):
+        render(release, models=[other], chosen=fit)
+
+
+def test_gaps_say_what_is_missing_and_why(release):
+    assert "Nothing: every estimate and test" in Read(release).text
+    domain = Domain({"A": ["a"], "B": ["u", "v"], "C": ["x", "y"]})
+    made = Release.exact([[[41, 0], [190, 377]]], domain)
+    fit = LogLinearModel(made, "[B C]").fit(warn_convergence=False)
+    test = independence_test(made, "A", "B")
+    gaps = dict(Read(made, models=[fit], tests=[test]).tables["Gaps and their reasons"][1:])
+    assert gaps["Independence test: A independent of B"] == test.reason
+    assert "single level" in gaps["Association of A and B"]
+    assert gaps[f"Model [B C]: {', '.join(fit.existence.parameters)}"] == fit.existence.reason
+    assert any(what.startswith("Odds of B") for what in gaps)
+
+
+def test_an_interval_of_laplace_noise_is_its_own():
+    made = ucb(mechanism=Laplace())
+    rows = Read(made).tables["One-way margins"][1:]
+    half = made.margin("Dept").noise.half_widths(0.95)
+    assert half[0] != pytest.approx(1.96 * made.margin("Dept").noise_sd[0], rel=1e-3)
+    middle = made.margin("Dept").noisy[0]
+    assert rows[4][4] == f"{middle - half[0]:,.1f} to {middle + half[0]:,.1f}"
