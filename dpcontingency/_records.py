@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 
 from dpcontingency._labels import Label, label_text
+from dpcontingency._language import phrase
 from dpcontingency._lazy import later
 from dpcontingency._watch import run_in_duckdb, waiting
 from dpcontingency.errors import DPContingencyError, RecordsError, did_you_mean
@@ -185,11 +186,20 @@ def _in_files(records: str | os.PathLike[str], engine: Any) -> Source:
     if not is_text and not path.lower().endswith((".parquet", ".pq")):
         raise RecordsError(
             f"Files of records end in .csv or .parquet, also as a glob such as 'folder/*.csv'; got "
-            f"{path!r}. Read any other file yourself and pass the data frame or an Ibis table."
+            f"{path!r}. "
+            + phrase(
+                "Read any other file yourself and pass the data frame or an Ibis table.",
+                "Convert any other file.",
+            )
         )
     if "://" not in path and not glob.glob(path, recursive=True):
         raise RecordsError(f"There is no file {path!r}: check the path.")
     found = engine.con.execute("SELECT file FROM glob(?)", [path]).fetchall()
+    folders = [name for name in glob.glob(path, recursive=True) if os.path.isdir(name)]
+    if "://" not in path and folders:
+        raise RecordsError(
+            f"{folders[0]!r} is a folder: name the files in it, as in 'folder/*.csv'."
+        )
     # A name in some files only would be passed over: that of a column of counts, for one.
     first, *others = [file for (file,) in found] or [path]
     names = _column_names(first, path, is_text, engine)
@@ -198,9 +208,9 @@ def _in_files(records: str | os.PathLike[str], engine: Any) -> Source:
     for file in others:
         if sorted(_column_names(file, path, is_text, engine)) != sorted(names):
             raise RecordsError(
-                f"The files of {path!r} do not all have the same columns (one that differs is in "
-                "the `labels` of this error): give all of them the same, in any order, or count "
-                "the files one by one.",
+                f"The files of {path!r} do not all have the same columns"
+                + phrase(" (one that differs is in the `labels` of this error)", "")
+                + ": give all of them the same, in any order, or count the files one by one.",
                 labels=(file,),
             )
     read = engine.read_csv if is_text else engine.read_parquet
@@ -260,8 +270,7 @@ def column_positions(source: Source, names: Sequence[str], what: str = "factor")
         if name not in source.columns:
             # Without a header line the first record stands in the place of the names.
             hint = (
-                f"the first line of the file must name its {len(source.columns)} columns (in "
-                "Python the `labels` of this error show what it says)."
+                _header_hint(source.columns)
                 if source.is_text
                 else did_you_mean(name, source.columns)
             )
@@ -271,6 +280,17 @@ def column_positions(source: Source, names: Sequence[str], what: str = "factor")
         if source.columns.count(name) > 1:
             raise RecordsError(f"The records have several columns {name!r}: keep one of them.")
     return [source.columns.index(name) for name in names]
+
+
+def _header_hint(columns: Sequence[str]) -> str:
+    """What may be wrong with the first line of a file, which is not quoted: it may be a record."""
+    if len(columns) == 1:
+        for sign, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+            if sign in columns[0]:
+                return f"its first line is one column that holds {word}. Save it with commas."
+    what = "column" if len(columns) == 1 else f"{len(columns)} columns"
+    shows = phrase(" (in Python the `labels` of this error show what it says)", "")
+    return f"the first line of the file must name its {what}{shows}."
 
 
 def distinct_values(records: object, names: Sequence[str] | None) -> dict[str, list[Label]]:
@@ -285,12 +305,13 @@ def distinct_values(records: object, names: Sequence[str] | None) -> dict[str, l
         names = source.columns if names is None else names
         table = shielded(source.take, column_positions(source, names))
         return {
-            name: _values(source, table.select(key), name)
+            name: observed_labels(source, table.select(key), name)
             for key, name in zip(table.columns, names, strict=True)
         }
 
 
-def _values(source: Source, column: Any, name: str) -> list[Label]:
+def observed_labels(source: Source, column: Any, name: str) -> list[Label]:
+    """The values that occur in a table of one column, as `distinct_values` gives them."""
     check_kind(column[column.columns[0]].type(), name)
     found = shielded(source.run, column.distinct().limit(MAX_OBSERVED + 1))
     if found.num_rows > MAX_OBSERVED:

@@ -25,6 +25,8 @@ def read(path: str | Path) -> Any:
         fault = f"Cannot read the domain file {path}: {error.strerror}."
     except UnicodeDecodeError:
         fault = f"{path} is not UTF-8 text, so it is no domain file."
+    except RecursionError:
+        fault = f"{path} is nested too deeply, so it is no domain file."
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -42,11 +44,31 @@ def write(path: str | Path, content: dict[str, Any]) -> None:
     DomainError
         If the file cannot be written.
     """
-    text = yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
+    whole = yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_text(whole, encoding="utf-8")
     except OSError as error:
         raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
+
+
+def text(content: dict[str, Any]) -> str:
+    """Plain data as YAML that is pleasant to edit: lists that fit stand on a line.
+
+    Examples
+    --------
+    >>> print(text({"Dose": ["low", "high", "no"], "n": [1, 2]}), end="")
+    Dose: [low, high, 'no']
+    n: [1, 2]
+    """
+    dumped: str = yaml.dump(
+        content,
+        Dumper=_PlainDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=76,
+    )
+    return dumped
 
 
 class _TwiceError(yaml.constructor.ConstructorError):

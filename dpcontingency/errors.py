@@ -66,6 +66,10 @@ class ObservedDomainWarning(DPContingencyWarning):
     """A domain was read off the records, so that its levels are not private."""
 
 
+class PlanningWarning(DPContingencyWarning):
+    """A planned test can see nothing, whatever is spent."""
+
+
 class ConvergenceWarning(DPContingencyWarning):
     """A fit stopped before it met its tolerance."""
 
@@ -84,6 +88,20 @@ def check_alpha(alpha: object) -> None:
     """
     if not (isinstance(alpha, Real) and 0 < float(alpha) < 1):
         raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {shown(alpha)}.")
+
+
+def real_number(value: object, what: str) -> float:
+    """A real number as a float; ``what`` begins the sentence that refuses anything else.
+
+    Examples
+    --------
+    >>> real_number("x", "An odds ratio is a number")
+    Traceback (most recent call last):
+    dpcontingency.errors.ModelError: An odds ratio is a number; got 'x'.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ModelError(f"{what}; got {shown(value)}.")
+    return float(value)
 
 
 def shown(value: object, width: int = 80) -> str:

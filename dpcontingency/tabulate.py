@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency._counting import FAULTS, Count, Factor, Groups, cover
+from dpcontingency._language import argument, phrase
 from dpcontingency._lazy import later
 from dpcontingency._records import Source, column_positions, shielded, source_of
 from dpcontingency.domain import Domain, Label, label_text
@@ -310,8 +311,9 @@ def _fills(missing: str, domain: Domain) -> dict[str, int]:
     fills = {name: known[text] for name, known in positions.items() if text in known}
     if not fills:
         raise RecordsError(
-            f"missing={missing!r} is neither 'error' nor 'drop', and no factor declares it as a "
-            "level. Declare that level in the domain to count missing values in it."
+            f"{argument('missing', missing)} is neither 'error' nor 'drop', and no factor "
+            "declares it as a level. Declare that level in the domain to count missing values in "
+            "it."
         )
     return fills
 
@@ -357,7 +359,7 @@ def _check_weights(source: Source, domain: Domain, weights: str | None) -> None:
             if name.strip().casefold() in COUNT_NAMES and name not in domain.names:
                 raise RecordsError(
                     f"Does column {name!r} say how many records a row stands for? Then pass "
-                    f"weights={name!r}; if it holds something else, drop the column."
+                    f"{argument('weights', name)}; if it holds something else, drop the column."
                 )
     elif not isinstance(weights, str):
         raise RecordsError(
@@ -376,16 +378,20 @@ def _codes(groups: Groups, factor: Factor, fills: bool) -> npt.NDArray[np.intp]:
     if (codes == Factor.UNDECLARED).any():
         labels = [v for v, code in zip(values, known, strict=True) if code == Factor.UNDECLARED]
         what = "lie in none of its bins" if factor.bins else "the domain does not declare"
+        shows = phrase(
+            " (in Python the `labels` of this error show them: they are confidential)", ""
+        )
         raise RecordsError(
-            f"Factor {factor.name!r} has values that {what} (in Python the `labels` of this "
-            f"error show them: they are confidential). {factor.remedy} or recode the records.",
+            f"Factor {factor.name!r} has values that {what}{shows}. {factor.remedy} or recode the "
+            "records.",
             labels=tuple(sorted(labels, key=label_text)[:MAX_LABELS]),
         )
     if (codes == Factor.MISSING).any():
         also = ", and does not declare the level that stands for them" if fills else ""
         raise RecordsError(
-            f"Factor {factor.name!r} has missing values{also}. Pass missing='drop' to leave out "
-            f"every record that lacks a factor; or declare a level for them in {factor.name!r} and "
-            "pass missing='<that level>'; or mend the records."
+            f"Factor {factor.name!r} has missing values{also}. Pass "
+            f"{argument('missing', 'drop')} to leave out every record that lacks a factor; or "
+            "declare a level for them in "
+            f"{factor.name!r} and pass {argument('missing', '<that level>')}; or mend the records."
         )
     return codes

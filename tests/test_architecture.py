@@ -35,6 +35,7 @@ FLOORS = {
     "privacy.neighbours": 0,
     "privacy.ledger": 0,
     "_demo_data": 0,
+    "_language": 0,
     # counts and noise
     "table": 1,
     "release.sampler": 1,
@@ -51,6 +52,7 @@ FLOORS = {
     # what turns counts into noisy counts
     "_counting": 2,
     "tabulate": 2,
+    "_draft": 2,
     "release.mechanisms": 2,
     "release.comparison": 2,
     "release.layout": 2,
@@ -155,6 +157,18 @@ FLOORS = {
     "report.heat_map": 7,
     "report.plots": 7,
     "report.document": 7,
+    "_commands": 7,
+    "_commands._shared": 7,
+    "_commands._plain": 7,
+    "_commands._curve": 7,
+    "_commands.init": 7,
+    "_commands.plan": 7,
+    "_commands.release": 7,
+    "_commands.test": 7,
+    "_commands.fit": 7,
+    "_commands.report": 7,
+    "_commands.privacy": 7,
+    "_commands.demo": 7,
     "cli": 7,
     # the public names
     "": 8,
@@ -182,6 +196,8 @@ BEHIND_THE_WALL = tuple(f"{PACKAGE}.{name}" for name in ("inference", "report"))
 
 # The one place where a module may be imported by a name that it is given.
 LATER = f"{PACKAGE}._lazy"
+
+LOADS_LATER = (PACKAGE, f"{PACKAGE}._commands", LATER)
 
 IMPORTERS = frozenset(
     {"importlib.import_module", "__import__", "builtins.__import__", f"{LATER}.later"}
@@ -415,8 +431,9 @@ def import_cycles(house: House) -> list[str]:
 def imports_in_functions(house: House) -> list[str]:
     """Imports inside a function of anything but an optional dependency.
 
-    The public names are free to load when they are first asked for (PEP 562), and so is what
-    `later` stands for, which is read where `later` is called.
+    The public names are free to load when they are first asked for (PEP 562), and so are commands,
+    whose help and completion must not wait for what a fit needs, and what `later` stands for, which
+    is read where `later` is called.
     """
     return [
         f"{module.name}:{imported.line} imports {', '.join(imported.names)} inside a function: "
@@ -424,7 +441,7 @@ def imports_in_functions(house: House) -> list[str]:
         for module in house.modules.values()
         for imported in house.imports(module)
         if imported.in_function
-        and module.name not in (PACKAGE, LATER)
+        and module.name not in LOADS_LATER
         and not all(name.partition(".")[0] in OPTIONAL for name in imported.names)
     ]
 

@@ -2,45 +2,21 @@
 
 import json
 import re
-import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from dpcontingency import cli
+from dpcontingency._commands._shared import question
 from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel, load_results
 from dpcontingency.inference.planning import minimum_mu, power, two_by_two
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release.release import Release, load_release
+from tests.command_line import refused, run
 
 ODDS = Domain({"Row": ["first", "second"], "Column": ["first", "second"]})
-COMMANDS = ("release", "fit", "test", "report", "privacy", "plan", "demo")
-
-
-def run(*args):
-    """A command that must succeed: what it printed."""
-    result = CliRunner().invoke(cli.app, [str(arg) for arg in args], prog_name="dpcontingency")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
-    return result.stdout
-
-
-def refused(*args):
-    """A command that must fail: its one line."""
-    result = CliRunner().invoke(cli.app, [str(arg) for arg in args], prog_name="dpcontingency")
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("dpcontingency: ")
-    assert "Traceback" not in line
-    return line.removeprefix("dpcontingency: ")
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +87,10 @@ def test_weights_and_missing_reach_the_table(folder, tmp_path):
     (tmp_path / "d.yaml").write_text("factors:\n  A: [a, b]\n  B: [u, v]\n")
     args = ["release", tmp_path / "long.csv", "--domain", tmp_path / "d.yaml", "--mu", 5,
             "--output", tmp_path / "r.json"]  # fmt: skip
-    assert "weights='n'" in refused(*args)
-    assert "missing='drop'" in refused(*args, "--weights", "n")
-    assert "add-remove" in refused(*args, "--weights", "n", "--missing", "drop")
+    assert "pass --weights n;" in refused(*args)
+    assert "Pass --missing drop to" in refused(*args, "--weights", "n")
+    said = refused(*args, "--weights", "n", "--missing", "drop")
+    assert "Release with --neighbours add-remove, or declare a level for missing values" in said
     said = run(*args, "--weights", "n", "--missing", "drop", "--neighbours", "add-remove")
     assert "Missing values: records that lack a factor are dropped\n" in said
     assert load_release(tmp_path / "r.json").n_total_estimate == pytest.approx(150, abs=10)
@@ -213,7 +190,7 @@ def test_odd_names_can_be_asked_for(tmp_path):
     ],
 )
 def test_questions_are_read(text, sides):
-    assert cli._question(text) == sides
+    assert question(text) == sides
 
 
 @pytest.mark.parametrize("text", ["", ",", "A,", "A,,B", "A|B|C", "|A", "A|", "`A", "A`b`,c"])
@@ -387,7 +364,7 @@ def test_estimators_from_the_command_line(folder):
         (["test", "{r}", "Admit", "Admit"], "Each factor is named once"),
         (["test", "{r}", "Admit", "Sex"], "There is no factor 'Sex'"),
         (["test", "{r}", "Admit", "Gender", "--statistic", "fisher"], "fisher"),
-        (["test", "{r}", "Admit", "Gender", "--kind", "cmh"], "strata"),
+        (["test", "{r}", "Admit", "Gender", "--kind", "cmh"], "make them by --given. Without"),
         (["test", "{r}", "Admit", "--kind", "trend"], "takes two factors"),
         (
             ["test", "{r}", "Admit", "Gender", "--kind", "marginal-homogeneity", "--seed", "1"],
@@ -395,7 +372,48 @@ def test_estimators_from_the_command_line(folder):
         ),
         (["test", "{r}", "Admit", "Dept", "--kind", "symmetry"], "different levels"),
         (["test", "{r}", "Admit", "Dept", "--kind", "symmetry", "--given", "Gender"], "no --given"),
-        (["test", "{r}", "Admit", "Gender", "--seed", "-3", "--pvalue", "bootstrap"], "at least 0"),
+        (
+            ["test", "{r}", "Admit", "Gender", "--seed", "-3"],
+            "--seed is a whole number of at least 0",
+        ),
+        (["test", "{r}", "Admit", "Gender", "--n-boot", "0"], "--n-boot is a whole number of"),
+        (
+            ["test", "{r}", "Admit", "--kind", "homogeneity"],
+            "name the response, and the groups by --given",
+        ),
+        (
+            ["test", "{r}", "Admit", "Gender", "--kind", "tend"],
+            "There is no --kind 'tend'; did you mean 'trend'?",
+        ),
+        (
+            ["test", "{r}", "Admit", "Gender", "--knd", "trend"],
+            "No such option: --knd; did you mean --kind?",
+        ),
+        (
+            ["test", "{r}", "Admit", "Gender", "--statistic", "wald", "--pvalue", "bootstrap"],
+            "use --statistic lr",
+        ),
+        (
+            [
+                "test",
+                "{r}",
+                "Admit",
+                "Gender",
+                "--statistic",
+                "js-pearson",
+                "--pvalue",
+                "asymptotic",
+            ],
+            "use --pvalue bootstrap",
+        ),
+        (
+            ["test", "{r}", "Dept", "Gender", "--kind", "trend"],
+            "declare ordered: [Dept] in the domain file",
+        ),
+        (
+            ["fit", "{r}", "[Admit]", "--method", "normal", "--penalty", "jeffreys"],
+            "which --method normal does not",
+        ),
         (["fit", "{r}", "[Admit]", "--penalty", "lasso"], "lasso"),
         (["test", "{r}"], "FACTOR"),
         (["report", "{r}"], "--output"),
@@ -488,46 +506,3 @@ def test_plan_for_any_table(tmp_path):
 )
 def test_a_plan_that_makes_no_sense_is_one_line(args, said):
     assert said in refused(*args)
-
-
-# ------------------------------------------------------------------ help
-
-
-def test_help_lists_the_commands():
-    printed = run("--help")
-    assert all(re.search(rf"^  {name} ", printed, re.MULTILINE) for name in COMMANDS)
-    assert "..." not in printed.partition("Commands:")[2]  # no description is cut
-    assert run() == printed
-    assert run("--version").startswith("dpcontingency ")
-
-
-def examples():
-    """The examples in the help texts, as arguments, in the order of the path."""
-    for name in COMMANDS:
-        text = run(name, "--help").partition("Example:\n")[2].partition("\n\n")[0]
-        assert text.strip().startswith(f"dpcontingency {name} ")
-        yield shlex.split(text)[1:]
-
-
-def test_the_examples_in_the_help_work(folder, tmp_path, monkeypatch):
-    for name in ("records.csv", "domain.yaml"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    monkeypatch.chdir(tmp_path)
-    PrivacyLedger("survey.ledger", GDP(1))
-    for args in examples():
-        run(*args)
-    assert (tmp_path / "report.html").exists()
-    assert (tmp_path / "demo" / "report.html").exists()
-
-
-def test_the_installed_program(tmp_path):
-    code = "from dpcontingency.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "fit", "no.json", "[A]"],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "dpcontingency: There is no file no.json.\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
+from dpcontingency._language import argument, phrase
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.estimates import Estimate
@@ -177,8 +178,9 @@ def cmh_test(
     given = _checked_pair(release, row, column, given)
     if not given:
         raise ModelError(
-            "cmh_test looks inside strata: name the factors that make them, as in "
-            "cmh_test(release, row, column, given=...). Without strata use independence_test."
+            "A Cochran-Mantel-Haenszel test looks inside strata: name the factors that make them "
+            f"by {argument('given', ...)}. Without strata use "
+            f"{phrase('independence_test', '--kind independence')}."
         )
     margin = release.margin(row, column, *given)
     shared = LogLinearModel(margin, [(row, *given), (column, *given), (row, column)])

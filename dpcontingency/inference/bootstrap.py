@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 
+from dpcontingency._language import argument, phrase
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.cells import Likelihood
 from dpcontingency.inference.interactions import InteractionLikelihood
@@ -73,32 +74,42 @@ class Source:
     ----------
     rng : numpy.random.Generator
         The generator.
-    seed : int or None
-        What it was made from; None where the caller brought it.
+    seed : int
+        What it was made from.
     """
 
     rng: np.random.Generator
-    seed: int | None
+    seed: int
 
     @classmethod
     def of(cls, rng: np.random.Generator | int | None) -> Source:
-        """The caller's generator, or a new one from a seed that is recorded.
+        """A new generator from a seed that is recorded: given, fresh, or drawn from a generator.
+
+        A seed is drawn rather than the caller's generator used, whose state nothing could record:
+        so that what was done can be written down and done again.
 
         Raises
         ------
         ModelError
             If it is neither a generator, a whole number >= 0, nor None.
         """
-        if isinstance(rng, np.random.Generator):
-            return cls(rng, None)
+        cls.check(rng)
         if rng is None:
             rng = secrets.randbits(53)
+        if isinstance(rng, np.random.Generator):
+            rng = int(rng.integers(2**53))
+        return cls(np.random.default_rng(int(rng)), int(rng))
+
+    @staticmethod
+    def check(rng: object) -> None:
+        """Refuse what no seed can be had from; draws nothing."""
+        if rng is None or isinstance(rng, np.random.Generator):
+            return
         if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
             raise ModelError(
-                "`rng` is a numpy Generator, or a whole number of at least 0 to seed one; got "
-                f"{rng!r}."
+                f"{argument('rng')} is {phrase('a numpy Generator, or ', '')}a whole number of at "
+                f"least 0{phrase(' to seed one', '')}; got {rng!r}."
             )
-        return cls(np.random.default_rng(int(rng)), int(rng))
 
 
 def replicate_statistics(

@@ -17,6 +17,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
+from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.design import Design
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
@@ -63,7 +64,9 @@ class Existence:
             "The fit improves toward a limit as these parameters go to infinity, because a "
             "margin of the model, or a pattern of its cells, is zero or within noise of zero: "
             f"{names}. They have no finite estimate; the log-likelihood and fitted cells are the "
-            "limit. fit(penalty='jeffreys') has finite estimates, except where a public total is 0."
+            "limit. "
+            + phrase("fit(penalty='jeffreys')", "--penalty jeffreys")
+            + " has finite estimates, except where a public total is 0."
         )
 
 

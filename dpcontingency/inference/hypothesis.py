@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import argument
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.loglinear import LogLinearModel
@@ -158,7 +159,7 @@ def homogeneity_test(
         if not groups or not responses:
             raise ModelError(
                 "A homogeneity test needs a response and groups: name the response, and the "
-                "groups by `by` where the release has no strata."
+                f"groups by {argument('by')} where the release has no strata."
             )
         words = f"{_together(responses)} alike in each {_together(groups)}"
         arguments = ["release", *map(repr, responses), f"by={list(groups)!r}"]

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.design import Design
 from dpcontingency.inference.junction import JunctionTree
@@ -242,8 +243,9 @@ class InteractionLikelihood:
         if (measured := _measured(release)) > MAX_MEASURED:
             raise ModelError(
                 f"The release measures {measured:,} numbers, more than the {MAX_MEASURED:,} that a "
-                "model of margins is fitted to. Take fewer margins, by release.restrict(...), or "
-                "fewer factors, by release.collapse(...)."
+                "model of margins is fitted to. Take fewer "
+                f"margins{phrase(', by release.restrict(...)', '')}, or fewer "
+                f"factors{phrase(', by release.collapse(...)', '')}."
             )
         terms = [tuple(release.domain.axis(name) for name in a) for a in plan.cell_scales]
         self.design = self.space.design(terms)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
+from dpcontingency._language import argument, phrase
 from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError, shown
 from dpcontingency.inference.cells import (
     AnyRelease,
@@ -397,13 +398,14 @@ class LogLinearModel(LikelihoodModel):
             raise ModelError(f"The penalty is None or 'jeffreys'; got {penalty!r}.")
         if method == "normal" and penalty is not None:
             raise ModelError(
-                "A penalty is added to the likelihood, which method='normal' does not maximise; "
-                "use method='ml' with it."
+                f"A penalty is added to the likelihood, which {argument('method', 'normal')} does "
+                f"not maximise; use {argument('method', 'ml')} with it."
             )
         if self.cells.is_gaussian and (method != "ml" or penalty is not None):
             raise ModelError(
                 "A model of a margin release is fitted by the Gaussian likelihood of the released "
-                "interactions, without options: use fit()."
+                "interactions: "
+                + phrase("use fit() without options.", "leave out --method and --penalty.")
             )
         best = self._search(method, penalty)
         results = self._results(best, method, penalty)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from dpcontingency._language import argument
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.bootstrap import (
@@ -62,14 +63,16 @@ class How:
                 f"The statistic is {_one_of(tuple(STATISTICS))}; got {self.statistic!r}."
             )
         if self.pvalue not in get_args(PValue):
-            raise ModelError(f"`pvalue` is {_one_of(get_args(PValue))}; got {self.pvalue!r}.")
+            raise ModelError(
+                f"{argument('pvalue')} is {_one_of(get_args(PValue))}; got {self.pvalue!r}."
+            )
         whole = isinstance(self.n_boot, int | np.integer) and not isinstance(self.n_boot, bool)
         if not whole or self.n_boot < 1:
             raise ModelError(
-                f"`n_boot` is a whole number of replicates, such as 999; got {self.n_boot!r}."
+                f"{argument('n_boot')} is a whole number of replicates, such as 999; got "
+                f"{self.n_boot!r}."
             )
-        if self.rng is not None:
-            Source.of(self.rng)  # refuses what is no generator, also where none is needed
+        Source.check(self.rng)  # also where none is needed
 
 
 def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
@@ -94,9 +97,14 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
         call=hypothesis.call,
     )
     if how.pvalue == "asymptotic" and not kind.is_chi_square:
-        raise ModelError(f"{kind.label} has no chi-square law; use pvalue='bootstrap'.")
+        raise ModelError(
+            f"{kind.label} has no chi-square law; use {argument('pvalue', 'bootstrap')}."
+        )
     if how.pvalue == "bootstrap" and not kind.can_bootstrap:
-        raise ModelError(f"A {kind.label} test has an asymptotic p-value only; use statistic='lr'.")
+        raise ModelError(
+            f"A {kind.label} test has an asymptotic p-value only; use "
+            f"{argument('statistic', 'lr')}."
+        )
     if hypothesis.df == 0:
         return replace(
             blank,
@@ -142,7 +150,7 @@ def _bootstrapped(result: TestResult, statistic: TestStatistic, how: How) -> Tes
     if not can_write_out(hypothesis):
         raise ModelError(
             "A bootstrap of this table would write out a design of more than "
-            f"{MAX_DENSE:,} numbers; use pvalue='asymptotic'."
+            f"{MAX_DENSE:,} numbers; use {argument('pvalue', 'asymptotic')}."
         )
     source = Source.of(how.rng)
 
@@ -174,7 +182,7 @@ def _with_options(call: str, how: How, result: TestResult) -> str:
         options.append(f"pvalue={how.pvalue!r}")
     if result.n_boot is not None:
         options += [] if result.n_boot == DEFAULT_BOOT else [f"n_boot={result.n_boot}"]
-        options.append("rng=..." if result.seed is None else f"rng={result.seed}")
+        options.append(f"rng={result.seed}")
     return call.removesuffix(")") + "".join(f", {option}" for option in options) + ")"
 
 

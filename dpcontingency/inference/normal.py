@@ -204,7 +204,7 @@ def minimum_chi_square(
         beta, point = beta + length * step, candidate
     reason = (
         f"the weights of the Gaussian approximation were still moving after {rounds} steps; "
-        "method='ml' does not rest on them"
+        "maximum likelihood does not rest on them"
     )
     return Maximum(beta, point, rounds, False, reason, point.step())
 

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, real_number, shown
 from dpcontingency.inference.plans import Plan
 from dpcontingency.inference.questions import Question
 from dpcontingency.privacy.gdp import GDP
@@ -66,6 +66,11 @@ def power(
     PrivacyError
         If the neighbours or strata make none.
 
+    Warns
+    -----
+    PlanningWarning
+        If the alternative lies inside the null, so that the power is ``alpha`` whatever is spent.
+
     Notes
     -----
     By the noncentral chi-square (METHODS 2.3): with pi0 the distribution of the null model that is
@@ -88,6 +93,7 @@ def power(
     0.8
     """
     plan = Plan.of(domain, alternative, test, alpha, question)
+    plan.warn_blind()
     return plan.power(_records(n), _sigma(plan, privacy))
 
 
@@ -231,9 +237,10 @@ def power_curve(
     3  2000  inf     0.000         20.410   1  0.995
     """
     plan = Plan.of(domain, alternative, test, alpha, question)
+    plan.warn_blind()
     rows = []
-    for records in np.atleast_1d(np.asarray(n, dtype=np.float64)):
-        for loss in np.atleast_1d(np.asarray(mu, dtype=np.float64)):
+    for records in _several(n, "n"):
+        for loss in _several(mu, "mu"):
             sigma = _sigma(plan, None if loss == math.inf else GDP(float(loss)))
             noncentrality = plan.noncentrality(_records(float(records)), sigma)
             rows.append(
@@ -275,6 +282,9 @@ def two_by_two(odds_ratio: float, row: float = 0.5, column: float = 0.5) -> Arra
     array([[0.33333333, 0.16666667],
            [0.16666667, 0.33333333]])
     """
+    odds_ratio = real_number(odds_ratio, "An odds ratio to plan with is positive and finite")
+    row = real_number(row, "row is the probability of the first row, between 0 and 1")
+    column = real_number(column, "column is the probability of the first column, between 0 and 1")
     if not (math.isfinite(odds_ratio) and odds_ratio > 0):
         raise ModelError(f"An odds ratio to plan with is positive and finite; got {odds_ratio}.")
     if not (0 < row < 1 and 0 < column < 1):
@@ -293,12 +303,24 @@ def two_by_two(odds_ratio: float, row: float = 0.5, column: float = 0.5) -> Arra
 
 
 def _records(n: float) -> float:
+    n = real_number(n, "n is a number of records, positive")
     if not (math.isfinite(n) and n > 0):
         raise ModelError(f"n is a number of records, positive; got {n}.")
     return float(n)
 
 
+def _several(values: float | Sequence[float], name: str) -> Array:
+    """One number or several, as an array."""
+    try:
+        return np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"{name} is a number or a sequence of numbers; got {shown(values)}."
+        ) from None
+
+
 def _wanted(power: float, alpha: float) -> float:
+    power = real_number(power, "The power wanted is a number, such as 0.8")
     if not alpha < power < 1:
         raise ModelError(
             f"The power wanted lies between the level, {alpha:g}, and 1, both excluded; got "

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import phrase
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ModelError, did_you_mean
+from dpcontingency.errors import ModelError, PlanningWarning, did_you_mean, real_number
 from dpcontingency.inference.noncentral import (
     GaussianCells,
     chi_square_power,
@@ -66,10 +68,10 @@ class Plan:
         question: Question,
     ) -> Plan:
         """The plan of a test, checked."""
-        if not 0 < alpha < 1:
+        if not 0 < real_number(alpha, "alpha is the level of the test, between 0 and 1") < 1:
             raise ModelError(f"alpha is the level of the test, between 0 and 1; got {alpha}.")
-        if test not in NULLS:
-            raise ModelError(f"There is no test {test!r} to plan; {did_you_mean(test, NULLS)}")
+        if not isinstance(test, str) or test not in NULLS:
+            raise ModelError(f"There is no test {test!r} to plan; {did_you_mean(str(test), NULLS)}")
         unknown = [name for name in question if name not in Question.__annotations__]
         if unknown:
             raise TypeError(
@@ -142,12 +144,28 @@ class Plan:
             low, high = (middle, high) if self.power(middle, sigma) < wanted else (low, middle)
         return high
 
+    @cached_property
+    def is_blind(self) -> bool:
+        """Whether the alternative lies inside the null model, so that no test can see it."""
+        return self.noncentrality(1.0, 0.0) < NOTHING_TO_SEE
+
+    def warn_blind(self) -> None:
+        """Warn of an alternative that lies inside the null model."""
+        if self.is_blind:
+            warnings.warn(
+                "The alternative lies inside the null model, so there is nothing to see: the power "
+                f"is the level, {self.alpha:g}, whatever the loss and the number of records.",
+                PlanningWarning,
+                stacklevel=3,
+            )
+
     def check_alternative(self) -> None:
         """Refuse an alternative that the null model holds: no test can see it."""
-        if self.noncentrality(1.0, 0.0) < NOTHING_TO_SEE:
+        if self.is_blind:
             raise ModelError(
                 "The alternative lies inside the null model, so no test can see it. Give "
-                "probabilities that differ from it, for instance two_by_two(odds_ratio=1.5)."
+                "probabilities that differ from it, for instance "
+                f"{phrase('two_by_two(odds_ratio=1.5)', '--odds-ratio 1.5')}."
             )
 
     def _free(self, law: GaussianCells) -> Array:

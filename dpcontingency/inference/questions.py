@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import argument
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, shown
 from dpcontingency.inference import nulls
 from dpcontingency.inference.formula import generating_class
 from dpcontingency.inference.nulls import Null
@@ -101,8 +102,9 @@ class Asked:
         if len(names) != 2:
             raise ModelError(
                 f"A test of {what} is about two factors; got "
-                f"{', '.join(map(repr, names)) or 'none'}. Name them by factors=[...], and "
-                "those to condition on by given=[...]."
+                f"{', '.join(map(repr, names)) or 'none'}. Name them by "
+                f"{argument('factors', ...)}, and those to condition on by "
+                f"{argument('given', ...)}."
             )
         return names[0], names[1]
 
@@ -128,7 +130,8 @@ class Asked:
 def _independence(asked: Asked, alternative: Array) -> Null:
     if len(asked.groups) < 2:
         raise ModelError(
-            "A test of independence needs two factors or more: name them by factors=[...]."
+            "A test of independence needs two factors or more: name them by "
+            f"{argument('factors', ...)}."
         )
     generators = asked.with_strata([(*group, *asked.given) for group in asked.groups])
     return nulls.hierarchical(asked.domain, alternative, generators)
@@ -137,8 +140,8 @@ def _independence(asked: Asked, alternative: Array) -> Null:
 def _goodness_of_fit(asked: Asked, alternative: Array) -> Null:
     if asked.null is None:
         raise ModelError(
-            "A goodness-of-fit test needs the null probabilities, null=..., an array of shape "
-            f"{asked.domain.shape}."
+            f"A goodness-of-fit test needs the null probabilities, {argument('null', ...)}, for a "
+            f"table of shape {asked.domain.shape}."
         )
     null = asked.null
     if asked.strata:  # what is public is not tested
@@ -180,7 +183,8 @@ def _cmh(asked: Asked, alternative: Array) -> Null:
 def _no_three_way(asked: Asked, alternative: Array) -> Null:
     if not asked.given and len(asked.groups) != 3:
         raise ModelError(
-            "A test of no three-way interaction needs a third factor: name it by given=[...]."
+            "A test of no three-way interaction needs a third factor: name it by "
+            f"{argument('given', ...)}."
         )
     names = [name for group in asked.groups for name in group]
     third = asked.given or (names[2],)
@@ -191,7 +195,8 @@ def _no_three_way(asked: Asked, alternative: Array) -> Null:
 def _model(asked: Asked, alternative: Array) -> Null:
     if asked.model is None:
         raise ModelError(
-            'A model test needs its generating class, model=..., such as "[A B][B C]".'
+            f"A model test needs its generating class, {argument('model', ...)}, such as "
+            '"[A B][B C]".'
         )
     generators = asked.with_strata(generating_class(asked.model, asked.domain.names))
     return nulls.hierarchical(asked.domain, alternative, generators)
@@ -212,12 +217,22 @@ TESTS = tuple(NULLS)
 
 
 def _several(name: str, value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Iterable):
+        raise ModelError(f"{argument(name)} is a sequence of factors; got {shown(value)}.")
+    return tuple(value)
 
 
 def probabilities_of(domain: Domain, values: npt.ArrayLike, name: str) -> Array:
     """Cell probabilities, checked; ``name`` is what a message calls them."""
-    array = np.asarray(values, dtype=np.float64)
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"The {name} is an array of cell probabilities of shape {domain.shape}; got "
+            f"{shown(values)}."
+        ) from None
     if array.shape != domain.shape:
         raise ModelError(
             f"The {name} is an array of cell probabilities of shape {domain.shape}; got shape "

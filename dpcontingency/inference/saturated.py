@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, check_alpha
 from dpcontingency.inference.cells import AnyRelease, Likelihood
 from dpcontingency.inference.contour import Contour, Measure, gradient_of
 from dpcontingency.inference.estimates import Estimate, Scale
@@ -76,8 +76,7 @@ class TwoFactors:
                 f"{type(release).__name__}. A noisy table made elsewhere enters by "
                 "Release.from_noisy_table, if it was neither rounded nor shrunken."
             )
-        if not 0 < alpha < 1:
-            raise ModelError(f"alpha is 1 minus the level, between 0 and 1; got {alpha}.")
+        check_alpha(alpha)
         given = (given,) if isinstance(given, str) else tuple(given)
         involved = [*given, row, column]
         if len(set(involved)) < len(involved):

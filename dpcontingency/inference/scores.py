@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import phrase
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
 
@@ -42,6 +43,7 @@ def scores_of(domain: Domain, name: str, what: str) -> Array:
     if name not in domain.ordered and size > 2:
         raise ModelError(
             f"{what} needs the order of the levels of {name!r}, and the domain does not declare "
-            f"it: write ordered=[{name!r}] in the Domain, with the levels in order, or give scores."
+            f"it: write {phrase(f'ordered=[{name!r}]', f'ordered: [{name}]')} in the domain, with "
+            "the levels in order, or give scores."
         )
     return np.arange(1.0, size + 1)

@@ -16,6 +16,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import argument
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.margin_replicates import InteractionReplicates
@@ -142,8 +143,8 @@ class _Score(TestStatistic):
             return ""
         return (
             "noise has eaten a margin of the null model, and the score statistic has no chi-square "
-            "law at such a boundary; use pvalue='bootstrap', or the likelihood ratio "
-            "(statistic='lr')"
+            f"law at such a boundary; use {argument('pvalue', 'bootstrap')}, or the likelihood "
+            f"ratio ({argument('statistic', 'lr')})"
         )
 
     def value(self) -> float:
@@ -176,7 +177,7 @@ class _Wald(TestStatistic):
         if not self._larger.existence.exists:
             return (
                 "parameters of the alternative have no finite estimate, and a Wald statistic needs "
-                "them all; the likelihood ratio (statistic='lr') can be used"
+                f"them all; the likelihood ratio ({argument('statistic', 'lr')}) can be used"
             )
         return ""
 
@@ -202,7 +203,9 @@ class _Wald(TestStatistic):
         return float(estimate @ np.linalg.solve(covariance, estimate))
 
     def on(self, tables: Tables) -> Array:
-        raise ModelError("A Wald test has an asymptotic p-value only; use statistic='lr'.")
+        raise ModelError(
+            f"A Wald test has an asymptotic p-value only; use {argument('statistic', 'lr')}."
+        )
 
 
 class _JamesSteinPearson(TestStatistic):
@@ -221,13 +224,14 @@ class _JamesSteinPearson(TestStatistic):
         variances = hypothesis.model.cells.variances[hypothesis.model._possible]
         if hypothesis.expected is None:
             raise ModelError(
-                "statistic='js-pearson' is offered for goodness of fit to given probabilities, "
-                "homogeneity and independence; use 'lr' or 'score' here."
+                f"{argument('statistic', 'js-pearson')} is offered for goodness of fit to given "
+                "probabilities, homogeneity and independence; use 'lr' or 'score' here."
             )
         if release.totals is None or np.ptp(variances) > 1e-9 * variances.max():
             raise ModelError(
-                "statistic='js-pearson' needs public totals and noise of one variance in all "
-                "cells, which James-Stein shrinkage is for; use 'lr' or 'score' here."
+                f"{argument('statistic', 'js-pearson')} needs public totals and noise of one "
+                "variance in all cells, which James-Stein shrinkage is for; use 'lr' or 'score' "
+                "here."
             )
         space = Neighbours(release.domain, strata=release.strata)
         self.expected = hypothesis.expected

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, hstack
 
+from dpcontingency._language import phrase
 from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import ModelError
 
@@ -199,8 +200,12 @@ def level_scores(domain: Domain, name: str) -> tuple[float, ...]:
         return tuple(float(k) for k in range(1, len(domain.levels[name]) + 1))
     raise ModelError(
         f"score({name}) needs an ordered factor, and the domain of this release does not say that "
-        f"{name!r} is one: declare Domain(..., ordered=[{name!r}]) for scores 1, 2, ..., or "
-        f"Domain(..., scores={{{name!r}: [...]}})."
+        f"{name!r} is one: declare "
+        + phrase(
+            f"Domain(..., ordered=[{name!r}]) for scores 1, 2, ..., or "
+            f"Domain(..., scores={{{name!r}: [...]}}).",
+            f"ordered: [{name}] in the domain file for scores 1, 2, ..., or scores of its own.",
+        )
     )
 
 

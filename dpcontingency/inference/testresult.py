@@ -37,8 +37,8 @@ class TestResult:
     notes : tuple of str
         What a reader must know beside the p-value.
     seed : int or None
-        What the bootstrap was started from: the same seed gives the same p-value. None for an
-        asymptotic p-value, or where the caller brought a generator.
+        What the bootstrap was started from, drawn from the caller's generator if there was one:
+        the same seed gives the same p-value. None for an asymptotic p-value.
     call : str
         Python that does the test again from the ``release``.
     null_fit : LogLinearResults or None

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from urllib.parse import quote
 
+from dpcontingency._language import argument, phrase
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP, ceil_digits, root_down, root_up
 from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation, in_words
@@ -112,7 +113,7 @@ class PrivacyLedger:
             if budget is None:
                 raise PrivacyError(
                     f"There is no ledger {self.path}: give the total budget to start one, such as "
-                    "PrivacyLedger(path, GDP(mu=1))."
+                    f"{phrase('PrivacyLedger(path, GDP(mu=1))', '--budget 1')}."
                 )
             self._create(budget, checked_relation(neighbours or REPLACE_ONE), tuple(strata or ()))
         with self._connection() as connection:
@@ -122,8 +123,8 @@ class PrivacyLedger:
         if budget is not None and budget != self.budget:
             raise PrivacyError(
                 f"{self.path} was opened with a budget of mu = {self.budget.mu}, not "
-                f"{budget.mu}. A budget is fixed when its ledger is made: leave the argument out, "
-                "or start a ledger for other records."
+                f"{budget.mu}. A budget is fixed when its ledger is made: leave "
+                f"{argument('budget')} out, or start a ledger for other records."
             )
         self._check_relation(
             self.neighbours if neighbours is None else neighbours,

@@ -12,6 +12,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import phrase
 from dpcontingency.errors import PrivacyError
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.sensitivity import Neighbours
@@ -137,7 +138,7 @@ def refuse_structural_zeros(space: Neighbours, what: str) -> None:
     if space.domain.structural_zeros:
         raise PrivacyError(
             f"{what} needs a domain without structural zeros, on which interactions are "
-            "orthogonal. Use RankDeficientJamesStein(), which takes any domain."
+            f"orthogonal. Use RankDeficientJamesStein{phrase('()', '')}, which takes any domain."
         )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,14 @@ def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
     ReleaseError
         If the file is not of this kind and version, or its checksum does not match.
     """
+    return read_one_of(path, (kind,))[1]
+
+
+def read_one_of(path: str | Path, kinds: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Which of some kinds a file is of, and its plain data; see `read`."""
     source = _path(path)
     try:
-        document = json.loads(source.read_text(encoding="utf-8"))
+        document = json.loads(source.read_text(encoding="utf-8-sig"))  # some editors add a mark
     except FileNotFoundError:
         raise ReleaseError(f"There is no file {path}.") from None
     except OSError as error:
@@ -56,8 +62,12 @@ def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
         raise ReleaseError(
             f"{path} is not a JSON file, so dpcontingency did not write it."
         ) from None
-    if not isinstance(document, dict) or document.get("format") != kind:
-        raise ReleaseError(f"{path} is not a {kind} file.")
+    kind = document.get("format") if isinstance(document, dict) else None
+    if kind not in kinds:
+        known = kind in (RELEASE, MARGINS, RESULTS)
+        raise ReleaseError(
+            f"{path} is not a {' or '.join(kinds)} file{f', but a {kind} file' * known}."
+        )
     if document.get("version") != VERSION:
         raise ReleaseError(
             f"{path} is a {kind} file of version {document.get('version')!r}; this package reads "
@@ -68,7 +78,7 @@ def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
             f"{path} was changed after it was written: its checksum does not match. Ask the "
             "publisher for the original file."
         )
-    return {k: v for k, v in document.items() if k not in ("format", "version")}
+    return str(kind), {k: v for k, v in document.items() if k not in ("format", "version")}
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import ndtri_exp
 
+from dpcontingency._language import phrase
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP, float_up, last_certified
 from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
@@ -45,7 +46,8 @@ def laplace_scale(privacy: GDP, relation: str) -> float:
     if privacy.mu > MAX_MU:
         raise PrivacyError(
             f"Laplace noise is calibrated up to mu = {MAX_MU:g}, which protects nothing already; "
-            f"got {privacy.mu:g}. Choose a smaller mu, or Gaussian(), which takes any."
+            f"got {privacy.mu:g}. Choose a smaller mu, or "
+            f"{phrase('Gaussian()', '--mechanism Gaussian')}, which takes any."
         )
     level = LEVELS[relation]
     # Noise of inverse scale s is (2 s, 0)-DP, hence mu-GDP for mu = -2 Phi^-1(1 / (1 + e^(2s))),

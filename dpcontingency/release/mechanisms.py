@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import phrase
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP
@@ -244,7 +245,7 @@ class JamesStein(Mechanism):
 
     def check(self, space: Neighbours) -> None:
         """Refuse a table of too few cells."""
-        _require_dimension(self, _possible_cells(space) - (self.target == "mean"), "Gaussian()")
+        _require_dimension(self, _possible_cells(space) - (self.target == "mean"), "Gaussian")
 
     def split(self, table: Array, space: Neighbours) -> Split:
         """Keep nothing, or the mean cell."""
@@ -316,7 +317,7 @@ class RankDeficientJamesStein(Mechanism):
         """Refuse too small a table, and a target or basis that does not fit it."""
         mean = self.target == "mean"
         free = space.dimension - 1 if mean else space.deviation_dimension
-        _require_dimension(self, free, "RankDeficientGaussian()")
+        _require_dimension(self, free, "RankDeficientGaussian")
         if mean:
             self._basis_sum(space)
         else:
@@ -456,7 +457,7 @@ def _require_dimension(mechanism: Mechanism, free: int, alternative: str) -> Non
     if free < LEAST_DIMENSION:
         raise PrivacyError(
             f"{mechanism!r} shrinks in at least {LEAST_DIMENSION} dimensions; this table leaves "
-            f"it {free}. Use {alternative}, which is defined for every table."
+            f"it {free}. Use {alternative}{phrase('()', '')}, which is defined for every table."
         )
 
 

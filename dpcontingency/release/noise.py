@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.optimize import brentq
 
+from dpcontingency._language import phrase
 from dpcontingency.errors import ReleaseError
 
 Array = npt.NDArray[np.float64]
@@ -344,8 +345,12 @@ class LaplaceNoise:
         """
         raise ReleaseError(
             "The Gaussian-noise likelihood does not hold for Laplace noise. Release with a "
-            "Gaussian mechanism such as RankDeficientJamesStein(); a bootstrap of your own can "
-            "draw from this law by release.noise.sample(rng)."
+            "Gaussian mechanism such as "
+            + phrase(
+                "RankDeficientJamesStein(); a bootstrap of your own can draw from this law by "
+                "release.noise.sample(rng).",
+                "RankDeficientJamesStein.",
+            )
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import argument, phrase
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError, RecordsError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
@@ -94,8 +95,9 @@ def release_margins(
     if neighbours == REPLACE_ONE and not table.n_is_public:
         raise PrivacyError(
             "Records with missing values were dropped, so the number of records left is itself "
-            "confidential and cannot be public. Release with neighbours='add-remove', or tabulate "
-            "with a declared level for missing values."
+            "confidential and cannot be public. Release with "
+            f"{argument('neighbours', 'add-remove')}, or declare a level for missing values and "
+            f"{phrase('tabulate with it', 'name it by --missing')}."
         )
     exact, grids = _contrasts(table, plan), _grids(plan)
     if ledger is None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
+from dpcontingency._language import argument
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.layout import Layout, Loss
@@ -44,7 +45,7 @@ def best_precisions(layout: Layout, loss: Loss, objective: str) -> Array:
     elif len(layout.kinds) > MAX_KINDS:
         raise PrivacyError(
             f"The largest variance is minimised over at most {MAX_KINDS:,} kinds of margins; these "
-            f"are of {len(layout.kinds):,} kinds. Use objective='total-variance'."
+            f"are of {len(layout.kinds):,} kinds. Use {argument('objective', 'total-variance')}."
         )
     else:
         variances = by_margin.todense() * layout.largest_weights[:, None]

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import argument
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import root_up
@@ -72,7 +73,7 @@ class Neighbours:
         if self.strata and self.relation == ADD_REMOVE:
             raise PrivacyError(
                 "Under add-remove no total is public, so there are no strata: use "
-                "neighbours='replace-one' with strata, or drop the strata."
+                f"{argument('neighbours', 'replace-one')} with strata, or drop the strata."
             )
         if self.dimension < 1:
             what, mend = (

@@ -133,10 +133,20 @@ def test_a_bootstrap_can_be_repeated():
     fresh = independence_test(release, "R", "S", **BOOT)
     assert fresh.seed is not None
     assert independence_test(release, "R", "S", rng=fresh.seed, **BOOT).pvalue == fresh.pvalue
-    mine = independence_test(release, "R", "S", rng=np.random.default_rng(5), **BOOT)
-    assert (mine.pvalue, mine.seed) == (one.pvalue, None)
+    rng = np.random.default_rng(5)
+    mine = independence_test(release, "R", "S", rng=rng, **BOOT)
+    assert mine == independence_test(release, "R", "S", rng=np.random.default_rng(5), **BOOT)
+    next_one = independence_test(release, "R", "S", rng=rng, **BOOT)
+    assert next_one.seed != mine.seed  # the generator has moved on
     namespace = {"dpc": __import__("dpcontingency"), "release": release}
-    assert eval(fresh.call, namespace) == fresh
+    for result in (fresh, mine, next_one):
+        assert eval(result.call, namespace) == result
+
+
+def test_a_generator_that_is_not_needed_is_not_moved():
+    rng = np.random.default_rng(5)
+    independence_test(release_of(independent(5000), 0.5), "R", "S", rng=rng)
+    assert rng.random() == np.random.default_rng(5).random()
 
 
 @pytest.mark.parametrize("statistic", ["lr", "score"])

@@ -11,7 +11,7 @@ from statsmodels.stats.power import GofChisquarePower
 
 import dpcontingency as dpc
 from dpcontingency.domain import Domain
-from dpcontingency.errors import DomainError, ModelError, PrivacyError
+from dpcontingency.errors import DomainError, ModelError, PlanningWarning, PrivacyError
 from dpcontingency.inference import nulls
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.planning import power, two_by_two
@@ -225,7 +225,38 @@ def test_what_cannot_be_reached_is_refused():
     ):
         with pytest.raises(ModelError, match="inside the null"):
             call()
-    assert power(TWO, two_by_two(1.0), 300, GDP(1)) == pytest.approx(0.05)
+    with pytest.warns(PlanningWarning, match="the power is the level, 0.05"):
+        assert power(TWO, two_by_two(1.0), 300, GDP(1)) == pytest.approx(0.05)
+    with pytest.warns(PlanningWarning, match="nothing to see"):
+        frame = dpc.power_curve(TWO, two_by_two(1.0), 300, [0.1, 1], alpha=0.1)
+    assert frame["power"].to_list() == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize("odd", ["x", None, [0.1], True, np.array([0.1])], ids=repr)
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda odd: power(TWO, two_by_two(2), 300, GDP(1), alpha=odd), "alpha is the level"),
+        (lambda odd: power(TWO, two_by_two(2), odd, GDP(1)), "n is a number of records"),
+        (lambda odd: power(TWO, odd, 300, GDP(1)), "is an array of cell probabilities"),
+        (lambda odd: power(TWO, two_by_two(2), 300, GDP(1), odd), "no test"),
+        (lambda odd: dpc.minimum_mu(TWO, two_by_two(2), 300, odd), "The power wanted"),
+        (two_by_two, "An odds ratio to plan with"),
+        (lambda odd: two_by_two(2, odd), "row is the probability"),
+        (lambda odd: two_by_two(2, 0.5, odd), "column is the probability"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_refused_in_a_sentence(call, said, odd):
+    with pytest.raises(ModelError, match=said):
+        call(odd)
+
+
+def test_grids_and_factors_of_a_wrong_type_are_refused_in_a_sentence():
+    for n, mu in (("many", 1), (300, "much")):
+        with pytest.raises(ModelError, match="a number or a sequence of numbers; got 'm"):
+            dpc.power_curve(TWO, two_by_two(2), n, mu)
+    with pytest.raises(ModelError, match="`factors` is a sequence of factors; got 3"):
+        power(TWO, two_by_two(2), 300, GDP(1), factors=3)
 
 
 def test_two_by_two_has_its_odds_ratio_and_margins():

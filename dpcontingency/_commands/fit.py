@@ -1,0 +1,81 @@
+"""A log-linear model of a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpcontingency._commands._shared import (
+    Force,
+    Json,
+    ReleaseFile,
+    choice,
+    epilog,
+    fresh,
+    model_of,
+    opened,
+    print_json,
+)
+from dpcontingency.report import plain
+
+JSON_KEYS = (
+    "model", "generators", "special_terms", "coding", "method", "penalty", "converged", "reason",
+    "not_estimable", "llf", "aic", "bic", "df_model", "df_resid", "gof", "coefficients",
+)  # fmt: skip
+EPILOG = epilog(
+    [
+        "dpcontingency fit release.json '[Admit Dept][Gender Dept]'",
+        "dpcontingency fit release.json --formula 'Admit*Dept + Gender*Dept'",
+    ],
+    {"": JSON_KEYS},
+)
+
+
+def run(
+    release: ReleaseFile,
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help='Generating class such as "[A B][B C]".'),
+    ] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help='Instead of MODEL: a formula such as "A*B + B*C" or "A + B + Symm(A, B)".',
+        ),
+    ] = None,
+    method: Annotated[
+        str, choice(("ml", "normal"), "ml: maximum likelihood; normal: minimum chi-square.")
+    ] = "ml",
+    penalty: Annotated[
+        str | None,
+        choice(
+            ("jeffreys",),
+            "jeffreys: finite estimates where noise has eaten a margin; with --method ml.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also save the results here (JSON).")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a log-linear model to a release.
+
+    A factor name that holds spaces or signs stands in backticks, in both notations:
+    '[`my a` B]'.
+    """
+    target = None if output is None else fresh(output, force)
+    results = model_of(opened(release), model, formula).fit(
+        method=method,  # type: ignore[arg-type]
+        penalty=penalty,  # type: ignore[arg-type]
+        warn_convergence=False,
+    )
+    if target is not None:
+        results.save(target)
+    if as_json:
+        print_json(plain.of_fit(results))
+    else:
+        typer.echo(str(results.summary()))

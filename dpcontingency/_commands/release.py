@@ -1,0 +1,169 @@
+"""Records to a release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from dpcontingency._commands._plain import release_as_data, release_as_facts
+from dpcontingency._commands._shared import (
+    Delta,
+    Epsilon,
+    Force,
+    Json,
+    Margins,
+    Mu,
+    Relation,
+    Rho,
+    Strata,
+    choice,
+    domain_of,
+    epilog,
+    fresh,
+    loss,
+    margins_of,
+    misuse,
+    print_facts,
+    print_json,
+)
+from dpcontingency.inference.cells import AnyRelease
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.privacy.neighbours import REPLACE_ONE
+from dpcontingency.release.mechanisms import MECHANISMS
+from dpcontingency.release.publish import release_table
+from dpcontingency.release.publish_margins import release_margins
+from dpcontingency.release.workload import Objective
+from dpcontingency.tabulate import tabulate, tabulate_margins
+
+JSON_KEYS = (
+    "output", "factors", "cells", "private", "mu", "epsilon", "delta", "rho", "sigma",
+    "neighbours", "strata", "mechanism", "n_total", "n_total_se", "margins",
+)  # fmt: skip
+EPILOG = epilog(
+    [
+        "dpcontingency release records.csv --domain domain.yaml --mu 0.5 \\",
+        "      --output release.json",
+        "dpcontingency release records.csv --domain domain.yaml --mu 0.5 \\",
+        "      --margins 'Admit,Dept;Gender,Dept' --output margins.json",
+        "dpcontingency release records.csv --domain domain.yaml --mu 0.3 \\",
+        "      --ledger survey.ledger --budget 1 --output first.json",
+    ],
+    {"": JSON_KEYS},
+    """The domain file declares the public factors and their levels, in order
+(dpcontingency init records.csv drafts one):
+  factors:
+    Admit: [Admitted, Rejected]
+    Dept: [A, B, C]""",
+)
+
+
+def run(
+    records: Annotated[
+        str,
+        typer.Argument(metavar="RECORDS", help="CSV or Parquet file, or a quoted glob of them."),
+    ],
+    domain: Annotated[
+        Path, typer.Option(metavar="FILE", help="YAML file of the public factors and levels.")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where to write the release (JSON).")
+    ],
+    mu: Mu = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    mechanism: Annotated[
+        str | None,
+        choice(
+            MECHANISMS,
+            f"One of {', '.join(MECHANISMS)}. [default: RankDeficientJamesStein, where the table "
+            "is large enough]",
+        ),
+    ] = None,
+    margins: Margins = None,
+    objective: Annotated[
+        str, choice(get_args(Objective), "With --margins, what is least: total- or max-variance.")
+    ] = "total-variance",
+    neighbours: Relation = REPLACE_ONE,
+    strata: Strata = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that says how many records a row stands for."),
+    ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            metavar="POLICY", help="error, drop, or the level that stands for a missing value."
+        ),
+    ] = "error",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Ledger to spend from; more is refused than it holds."),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="MU", help="With --ledger: the total, to start a new one."),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Tabulate confidential records and release the table with noise."""
+    target = fresh(output, force)
+    privacy = loss(mu, epsilon, delta, rho)
+    declared = domain_of(domain)
+    if margins and (mechanism or strata):
+        misuse("Margins are released without --mechanism and --strata; leave them out.")
+    chosen = margins_of(margins or ())
+    for names in chosen:
+        declared.project(names)
+    books = None if ledger is None else (ledger, budget)
+    if books is None and budget is not None:
+        misuse("--budget is the total of a ledger: name its file by --ledger.")
+    if not declared.is_public:
+        typer.echo(
+            f"dpcontingency: {domain} still says observed: true, so this release is stamped NOT "
+            "PRIVATE. Confirm its levels and delete that line.",
+            err=True,
+        )
+    made: AnyRelease
+    if chosen:
+        counted = tabulate_margins(records, declared, chosen, weights=weights, missing=missing)
+        made = release_margins(
+            counted,
+            chosen,
+            privacy,
+            objective=objective,  # type: ignore[arg-type]
+            neighbours=neighbours,
+            ledger=_ledger(books, neighbours, ()),
+        )
+    else:
+        table = tabulate(records, declared, weights=weights, missing=missing)
+        made = release_table(
+            table,
+            privacy,
+            mechanism=None if mechanism is None else MECHANISMS[mechanism](),
+            neighbours=neighbours,
+            strata=strata or (),
+            ledger=_ledger(books, neighbours, strata or ()),
+        )
+    made.save(target)
+    if as_json:
+        print_json({"output": str(target), **release_as_data(made)})
+        return
+    print_facts(release_as_facts(made))
+    typer.echo(f"Saved to {target}")
+
+
+def _ledger(
+    books: tuple[Path, float | None] | None, neighbours: str, strata: Sequence[str]
+) -> PrivacyLedger | None:
+    """The ledger; made only when the records are counted, so that a misuse leaves no new file."""
+    if books is None:
+        return None
+    path, budget = books
+    total = None if budget is None else GDP(budget)
+    return PrivacyLedger(path, total, neighbours=neighbours, strata=strata)

@@ -1,0 +1,240 @@
+"""Broken inputs, closed pipes, Ctrl-C, full disks, faults: one line, and nothing half-written."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from dpcontingency import _commands, cli
+from dpcontingency._commands._shared import opened
+from dpcontingency._demo_data import demo_file
+from dpcontingency.domain import Domain
+from dpcontingency.privacy.ledger import PrivacyLedger
+from dpcontingency.release import files
+from dpcontingency.release.release import Release
+from tests.command_line import invoke, refused, run
+
+RECORDS = demo_file("ucb_admissions_records.csv")
+DOMAIN = demo_file("ucb_admissions_domain.yaml")
+
+BROKEN = {
+    "empty": b"",
+    "binary": bytes(range(256)) * 40,
+    "utf16": "factors: x".encode("utf-16"),
+    "json": b'{"format": "dpcontingency-release"}',
+    "deep": b"[" * 100_000,
+    "list": b"[1, 2]",
+    "number": b"1e400",
+    "records": b"A,B\na,u\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Broken files of all kinds, and a release."""
+    out = tmp_path_factory.mktemp("broken")
+    for name, content in BROKEN.items():
+        (out / name).write_bytes(content)
+    (out / "dir").mkdir()
+    Release.exact([[30, 20], [10, 40]], Domain({"A": ["a", "b"], "B": ["u", "v"]})).save(
+        out / "r.json"
+    )
+    return out
+
+
+@pytest.mark.parametrize("name", [*BROKEN, "dir", "absent", "dir/absent", "empty/absent"])
+def test_broken_files_are_refused_by_name(folder, tmp_path, name):
+    path, out = folder / name, tmp_path / "out"
+    for args in (
+        ("test", path, "A", "B"),
+        ("fit", path, "[A]"),
+        ("report", path, "--output", f"{out}.html"),
+        ("privacy", path),
+    ):
+        assert str(path) in refused(*args), args
+    refused("release", path, "--domain", DOMAIN, "--mu", 1, "--output", out)
+    said = refused("release", RECORDS, "--domain", path, "--mu", 1, "--output", out)
+    assert str(path) in said
+    refused("init", path, "--output", out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_kind_is_named(folder, tmp_path):
+    run("fit", folder / "r.json", "[A][B]", "--output", tmp_path / "fit.json")
+    said = refused("test", tmp_path / "fit.json", "A", "B")
+    assert "but a dpcontingency-results file" in said
+
+
+def test_a_mark_that_an_editor_added_does_no_harm(folder, tmp_path):
+    content = (folder / "r.json").read_bytes()
+    (tmp_path / "r.json").write_bytes(b"\xef\xbb\xbf" + content)
+    assert opened(tmp_path / "r.json").domain == opened(folder / "r.json").domain
+
+
+def test_messages_are_one_line_whatever_names_hold(folder):
+    said = refused("test", folder / "r.json", "A\n\x1b[31mB", "B")
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("initt", "init"), ("reprot", "report"), ("Fit", "fit"), ("relase", "release")],
+)
+def test_the_nearest_command_is_named(typed, meant):
+    assert f"did you mean '{meant}'?" in refused(typed)
+
+
+def test_a_fault_does_not_quote_records(folder, monkeypatch):
+    def fail(path):
+        raise KeyError("HIV positive")
+
+    monkeypatch.setattr("dpcontingency._commands.fit.opened", fail)
+    result = invoke("fit", folder / "r.json", "[A]")
+    assert result.exit_code == cli.FAULT
+    (line,) = result.stderr.splitlines()
+    assert "A fault of dpcontingency (KeyError in test_robustness.py, line " in line
+    assert "HIV" not in line
+    monkeypatch.setenv(cli.TRACEBACK, "1")
+    assert "HIV positive" in invoke("fit", folder / "r.json", "[A]").stderr
+
+
+def test_memory_that_runs_out_is_refused(folder, monkeypatch):
+    def fail(path):
+        raise MemoryError
+
+    monkeypatch.setattr("dpcontingency._commands.fit.opened", fail)
+    assert "not enough memory" in refused("fit", folder / "r.json", "[A]")
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("command", ["release", "fit", "report", "init", "plan"])
+def test_nothing_half_written_stays(folder, tmp_path, monkeypatch, command, failure):
+    def fail(descriptor):
+        raise failure
+
+    old = tmp_path / "old.svg" if command == "plan" else tmp_path / "old.html"
+    old.write_text("before")
+    monkeypatch.setattr(files.os, "fsync", fail)
+    args = {
+        "release": ("release", RECORDS, "--domain", DOMAIN, "--mu", 1, "--output", old),
+        "fit": ("fit", folder / "r.json", "[A]", "--output", old),
+        "report": ("report", folder / "r.json", "--output", old),
+        "init": ("init", RECORDS, "--output", old),
+        "plan": ("plan", "--odds-ratio", 2, "--n", 99, "--mu", 1, "--curve", old),
+    }[command]
+    result = invoke(*args, "--force")
+    assert result.exit_code == (2 if isinstance(failure, OSError) else 130)
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert ("No space left" if isinstance(failure, OSError) else "stopped by Ctrl-C") in line
+    assert [path.name for path in tmp_path.iterdir()] == [old.name]
+    assert old.read_text() == "before"
+
+
+def test_a_demo_replaces_its_own_files_only(tmp_path, folder):
+    (tmp_path / "release.json").write_bytes((folder / "r.json").read_bytes())
+    before = (tmp_path / "release.json").read_bytes()
+    assert "no demo wrote it" in refused("demo", "--output", tmp_path)
+    assert (tmp_path / "release.json").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+    (tmp_path / "release.json").unlink()
+    (tmp_path / "report.html").write_text("mine")
+    assert "no demo wrote it" in refused("demo", "--output", tmp_path)
+    assert (tmp_path / "report.html").read_text() == "mine"
+
+
+def test_a_misuse_starts_no_ledger(tmp_path):
+    args = ("release", RECORDS, "--domain", DOMAIN, "--output", tmp_path / "r.json", "--mu", 1,
+            "--ledger", tmp_path / "books", "--budget", 1)  # fmt: skip
+    refused(*args, "--weights", "no")
+    assert list(tmp_path.iterdir()) == []
+    run(*args)
+    assert PrivacyLedger(tmp_path / "books").spent == 1
+    said = refused("privacy", tmp_path / "other")
+    assert "--ledger and --budget starts one" in said
+
+
+def test_a_loss_in_every_currency():
+    content = json.loads(run("privacy", "--epsilon", 1, "--delta", 1e-6, "--json"))
+    assert content["epsilon"] <= 1
+    printed = run("privacy", "--mu", content["mu"])
+    assert re.search(r"At delta = 1e-06: +epsilon = 1\b", printed)
+    assert "Name a ledger file, or say a loss" in refused("privacy")
+    assert "Name a ledger file, or say a loss" in refused("privacy", "books", "--mu", 1)
+
+
+# ------------------------------------------------------------------ as a process
+
+
+def start(code, *args):
+    """The program after some code, in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", f"{code}; from dpcontingency.cli import main; main()", *args],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    with start("import dpcontingency", "privacy", "--mu", "1") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=120) == cli.CLOSED_PIPE
+
+
+def test_ctrl_c_is_one_line():
+    # Ctrl-C is what it is on a terminal, whoever started the tests.
+    code = (
+        "import signal, time, dpcontingency._commands.privacy as privacy; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "privacy.loss = lambda *said: (print('started', flush=True), time.sleep(60))"
+    )
+    with start(code, "privacy", "--mu", "1") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (130, "", "dpcontingency: stopped by Ctrl-C.\n")
+
+
+SHELLS = {
+    "bash": {"COMP_WORDS": "dpcontingency {}", "COMP_CWORD": "{n}"},
+    "zsh": {"_TYPER_COMPLETE_ARGS": "dpcontingency {}"},
+    "fish": {"_TYPER_COMPLETE_ARGS": "dpcontingency {}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+}
+
+
+@pytest.mark.parametrize(
+    ("shell", "typed", "offered"),
+    [
+        ("bash", "re", {"release", "report"}),
+        ("zsh", "re", {"release", "report"}),
+        ("fish", "re", {"release", "report"}),
+        ("bash", "test r.json A", {"A"}),
+        ("bash", "test r.json --kind mar", {"marginal-homogeneity"}),
+        ("bash", "plan --od", {"--odds-ratio"}),
+        ("bash", "test binary A", set()),
+    ],
+)
+def test_shells_complete(folder, monkeypatch, shell, typed, offered):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("_DPCONTINGENCY_COMPLETE", f"complete_{shell}")
+    for name, value in SHELLS[shell].items():
+        monkeypatch.setenv(name, value.format(typed, n=len(typed.split())))
+    result = invoke()
+    words = set(re.findall(r"[\w-]+", result.stdout.replace(": ", "")))
+    known = {*_commands.SUMMARIES, "A", "B", "marginal-homogeneity", "--odds-ratio", "symmetry"}
+    assert words & known == offered
+    assert result.exit_code == 0
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_told_how_to_complete(shell, monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    printed = run("--show-completion", shell)
+    assert "_DPCONTINGENCY_COMPLETE" in printed
