@@ -64,7 +64,7 @@ templates_path = ["_templates"]
 # The vignettes and the pages with code are run by the build, each when it is read, that is, when
 # it or the package has changed (see _ext/package_digest.py); an error in one fails the build.
 nb_execution_mode = "force"
-nb_execution_timeout = 60  # seconds, of a cell; tests/docs asks it of a vignette
+nb_execution_timeout = 300  # seconds, of a cell; tests/docs looks at the time of a vignette
 nb_execution_raise_on_error = True
 nb_output_stderr = "warn"
 nb_merge_streams = True

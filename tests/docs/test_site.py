@@ -5,6 +5,7 @@ what has changed since, and the vignettes run once.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from dpcontingency.cli import app
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "docs"
 VIGNETTES = sorted(set((ROOT / "vignettes").glob("*.md")) - {ROOT / "vignettes" / "index.md"})
-LONGEST = 60  # seconds that a vignette may take
+LONGEST = 60  # seconds that a vignette may take, where nothing else runs
 # What else a tag of a page may name, that a browser would fetch by itself.
 FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 
@@ -101,7 +102,8 @@ def test_a_vignette_runs_in_a_minute_and_ends_in_assertions(path, site):
     assert re.search(r"^assert ", cells[-1], re.MULTILINE)
     assert text.rstrip().endswith("```")
     times = json.loads((site / "run_times.json").read_text(encoding="utf-8"))
-    assert 0 < times[f"vignettes/{path.stem}"] < LONGEST
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert 0 < times[f"vignettes/{path.stem}"] < LONGEST * busy
 
 
 def test_the_page_for_newcomers_from_elsewhere_was_run(site):
