@@ -73,8 +73,6 @@ def noise_ignored(result: TestResult) -> NoiseIgnored | None:
     fit = result.null_fit
     if fit is None or fit.model.release.noise.is_exact or fit.model.offset is not None:
         return None
-    if not fit.model.cells.can_replicate:
-        return None
     generators = [set(margin) for margin in fit.generators]
     given = set.intersection(*generators) if generators else set()
     groups = [sorted(margin - given) for margin in generators]

@@ -17,7 +17,7 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.saturated import SaturatedTable, TwoFactors
-from dpcontingency.inference.strength import Contingency, interaction_part
+from dpcontingency.inference.strength import Contingency, _interaction
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
@@ -569,7 +569,7 @@ def test_what_noise_adds_to_chi_square():
     assert of.due_to_noise == pytest.approx(plain, rel=1e-4)
     assert of.chi_square == pytest.approx(((y - e) ** 2 / e).sum(), rel=1e-3)
     z = np.random.default_rng(1).standard_normal((3, 3))
-    assert interaction_part(e, z).ravel() == pytest.approx(a @ z.ravel(), abs=1e-5)
+    assert _interaction(e, z).ravel() == pytest.approx(a @ z.ravel(), abs=1e-5)
 
 
 def test_the_covariance_of_the_table_is_that_of_the_fit():

@@ -8,7 +8,9 @@ from scipy import stats
 
 import dpcontingency as dpc
 from dpcontingency.errors import DomainError, ModelError, PrivacyError
-from dpcontingency.inference.overview import COLUMNS, _due_to_noise
+from dpcontingency.inference.overview import COLUMNS
+from dpcontingency.inference.saturated import TwoFactors
+from dpcontingency.inference.strength import Contingency
 from dpcontingency.release.noise import GaussianNoise
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.publish_margins import simulate_margins
@@ -94,17 +96,19 @@ def test_margins_with_even_noise_are_a_table_with_even_noise():
 
 
 def test_what_the_noise_of_margins_adds_to_chi_square():
-    """The trace against the mean of X2 over noise drawn around an independent table."""
+    """The part due to noise against the mean of X2 over noise drawn around independence."""
     release = margins(mu=1.0, wanted=(("B", "C"), ("A",))).margin("B", "C")
-    e = 3000 * np.outer([0.2, 0.3, 0.5], [0.25, 0.4, 0.35])
-    covariance = release.covariance("B", "C")
+    of = Contingency.of(TwoFactors.of(release, "B", "C", (), 0.05))
+    rows, columns = (release.margin(name).values for name in ("B", "C"))
+    e = np.outer(rows, columns) / rows.sum()
     rng = np.random.default_rng(8)
-    tables = e + rng.multivariate_normal(np.zeros(9), covariance, 20_000).reshape(-1, 3, 3)
+    noise = rng.multivariate_normal(np.zeros(9), release.covariance("B", "C"), 20_000)
+    tables = e + noise.reshape(-1, 3, 3)
     rows, columns, n = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     fitted = rows[:, :, None] * columns[:, None, :] / n[:, None, None]
     x2 = ((tables - fitted) ** 2 / fitted).sum(axis=(1, 2))
     error = x2.std() / np.sqrt(len(x2))
-    assert abs(_due_to_noise(e, 1 / e, covariance) - x2.mean()) < 4 * error
+    assert abs(of.due_to_noise - x2.mean()) < 4 * error
 
 
 def test_what_cannot_be_said_has_a_reason():
