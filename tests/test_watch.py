@@ -105,7 +105,7 @@ def test_the_command_line_says_one_line(monkeypatch, tmp_path, capsys):
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpcontingency.cli.tabulate", stopped)
+    monkeypatch.setattr("dpcontingency._commands.release.tabulate", stopped)
     (tmp_path / "d.yaml").write_text("factors: {a: [x]}")
     arguments = ["release", "r.csv", "--domain", str(tmp_path / "d.yaml"), "--mu", "1"]
     with pytest.raises(SystemExit) as caught:

@@ -72,7 +72,7 @@ def phi(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     >>> phi(Release.exact([[18, 32], [33, 17]], domain), "A", "B")
     <phi of A and B: -0.3001 (se 0.0954), 95 % interval -0.4777 to -0.1072; accounts for sampling>
@@ -140,7 +140,7 @@ def cramers_v(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     >>> v = cramers_v(Release.exact([[50, 70], [60, 35]], domain), "A", "B")
     >>> round(v.estimate, 6), [round(end, 6) for end in v.interval]
@@ -174,7 +174,7 @@ def contingency_coefficient(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     >>> release = Release.exact([[50, 70], [60, 35]], domain)
     >>> round(contingency_coefficient(release, "A", "B").estimate, 6)
@@ -229,7 +229,7 @@ def uncertainty_coefficient(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     >>> release = Release.exact([[50, 70], [60, 35]], domain)
     >>> uncertainty_coefficient(release, "A", "B")

@@ -94,7 +94,7 @@ def trend_test(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain(
     ...     {"Dose": ["low", "medium", "high"], "Cured": ["no", "yes"]}, ordered=["Dose"]
     ... )
@@ -167,7 +167,7 @@ def cmh_test(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"], "K": [1, 2]})
     >>> release = Release.exact(np.array([[[20, 15], [10, 12]], [[9, 11], [18, 20]]]), domain)
     >>> test = cmh_test(release, "A", "B", "K", statistic="score")

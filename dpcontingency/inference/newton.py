@@ -25,6 +25,7 @@ MAX_STEP = 5.0  # in eta: a cell's rate never changes by more than a factor e^5 
 RIDGE = 1e-10  # of the largest diagonal entry, where the information is singular
 FLOOR = 1e-6  # of the observed relative to the complete information
 DEAD = 1e-30  # of the largest diagonal entry: a direction whose cells have died out
+NOTHING = 1e-150  # of information, whose quotients would overflow
 NO_SLOPE = 1e-9  # relative to 1 + |value|: rounding, of posterior means that add up to totals
 TOLERANCE = 1e-11  # the rise in log-likelihood that the next step would still promise
 SHORTEST = 1e-9  # of a step, before it is given up
@@ -192,12 +193,15 @@ def newton_step(point: Point) -> Array:
     if step is not None:
         return step
     complete = point.complete()
-    ridge = RIDGE * float(np.max(np.diag(complete), initial=0.0)) * np.eye(len(complete))
+    largest = float(np.max(np.diag(complete), initial=0.0))
+    if largest < NOTHING:
+        return point.gradient
+    ridge = RIDGE * largest * np.eye(len(complete))
     try:
         # What is added depends on the coding, and so would the way from there.
         bare = is_definite(complete - ridge)
         values, vectors = eigh(observed, complete if bare else complete + ridge)
-    except LinAlgError:  # no information at all, or not finite
+    except LinAlgError:  # not finite
         return point.gradient
     slopes, sizes = vectors.T @ point.gradient, np.abs(values)
     lengths = np.sqrt((vectors**2).sum(axis=0))
@@ -220,4 +224,6 @@ def _solve(matrix: Array, rhs: Array) -> Array | None:
         factor = cho_factor(matrix * scale[:, None] * scale[None, :])
     except LinAlgError:
         return None
-    return np.asarray(scale * cho_solve(factor, scale * rhs))
+    with np.errstate(over="ignore"):  # where information is all but gone, there is no step
+        solution = np.asarray(scale * cho_solve(factor, scale * rhs))
+    return solution if np.isfinite(solution).all() else None

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._language import argument
 from dpcontingency.inference.design import Design
 from dpcontingency.inference.gaussian import (
     GaussianScore,
@@ -203,8 +204,8 @@ def minimum_chi_square(
                 return Maximum(beta, point, iteration, top, reason, step)
         beta, point = beta + length * step, candidate
     reason = (
-        f"the weights of the Gaussian approximation were still moving after {rounds} steps; "
-        "maximum likelihood does not rest on them"
+        f"the weights of the Gaussian approximation were still moving after {rounds} steps, on "
+        f"which {argument('method', 'ml')} does not rest"
     )
     return Maximum(beta, point, rounds, False, reason, point.step())
 

@@ -50,7 +50,7 @@ def gamma(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"dose": ["low", "mid", "high"], "ill": ["no", "yes"]}, ordered=["dose"])
     >>> gamma(Release.exact([[30, 10], [22, 18], [12, 28]], domain), "dose", "ill")
     <gamma of dose and ill: 0.5643 (se 0.11), 95 % interval 0.3124 to 0.742; ...>
@@ -92,7 +92,7 @@ def kendall_tau_b(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"dose": ["low", "mid", "high"], "ill": ["no", "yes"]}, ordered=["dose"])
     >>> kendall_tau_b(Release.exact([[30, 10], [22, 18], [12, 28]], domain), "dose", "ill")
     <tau-b of dose and ill: 0.3472 (se 0.0777), 95 % interval 0.1869 to 0.4894; ...>
@@ -133,7 +133,7 @@ def somers_d(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"dose": ["low", "mid", "high"], "ill": ["no", "yes"]}, ordered=["dose"])
     >>> somers_d(Release.exact([[30, 10], [22, 18], [12, 28]], domain), "dose", "ill")
     <Somers' d (ill explained) of dose and ill: 0.3 (se 0.0672), ...>

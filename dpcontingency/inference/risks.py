@@ -74,7 +74,7 @@ def odds_ratio(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     >>> release = Release.from_noisy_table(
     ...     [[91.5, 38.0], [47.7, 55.2]], domain, sigma=5.0, n_total=232
@@ -145,7 +145,7 @@ def relative_risk(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["yes", "no"]})
     >>> relative_risk(Release.exact([[18, 32], [33, 17]], domain), "A", "B")
     <relative risk of B = yes, A = a over b: 0.5455 (se 0.117), 95 % interval 0.3455 to 0.8117; ...>
@@ -196,7 +196,7 @@ def risk_difference(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["a", "b"], "B": ["yes", "no"]})
     >>> risk_difference(Release.exact([[18, 32], [33, 17]], domain), "A", "B")
     <risk difference of B = yes, A = a less b: -0.3 (se 0.0954), 95 % interval -0.4776 to ...>

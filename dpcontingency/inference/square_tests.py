@@ -68,7 +68,7 @@ def symmetry_test(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"Before": ["a", "b", "c"], "After": ["a", "b", "c"]})
     >>> counts = [[31, 9, 4], [5, 22, 11], [8, 6, 27]]
     >>> symmetry_test(Release.exact(counts, domain), "Before", "After")
@@ -136,7 +136,7 @@ def marginal_homogeneity_test(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"Before": ["a", "b", "c"], "After": ["a", "b", "c"]})
     >>> counts = [[31, 9, 4], [5, 22, 11], [8, 6, 27]]
     >>> marginal_homogeneity_test(Release.exact(counts, domain), "Before", "After")

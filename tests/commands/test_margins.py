@@ -103,7 +103,6 @@ def test_margins_that_make_no_sense(tmp_path, options, said):
     ("args", "said"),
     [
         (("test", "{m}", "Admit", "Gender"), "lies in none of the margins"),
-        (("test", "{m}", "Admit", "Dept", "--pvalue", "bootstrap"), "use --pvalue asymptotic"),
         (("fit", "{m}", "[Admit]", "--method", "normal"), "leave out --method and --penalty"),
         (("plan", "--domain", DOMAIN, "--margins", "Admit"), "say --domain and a loss"),
         (("plan", "--odds-ratio", 2, "--mu", 1, "--margins", "Admit"), "say --domain and a loss"),

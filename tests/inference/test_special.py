@@ -24,6 +24,7 @@ from dpcontingency.inference.terms import term_columns
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
+from dpcontingency.report.kinds import kind_of
 from dpcontingency.report.plain import of_fit
 from dpcontingency.report.reproduction import code_for
 
@@ -407,7 +408,7 @@ def test_everything_on_the_results_works(tmp_path, formula, scheme):
     pd.testing.assert_series_equal(loaded.params, result.params)
     pd.testing.assert_frame_equal(loaded.cov_params(), result.cov_params())
     assert loaded.pearson_chi2 == result.pearson_chi2
-    code = code_for(result.model.release, [result], []).splitlines()
+    code = code_for(kind_of(result.model.release), [result], []).splitlines()
     scope = {"dpc": dpc, "release": result.model.release}
     exec(next(line for line in code if line.startswith("model1")), scope)
     pd.testing.assert_series_equal(scope["model1"].params, result.params)
