@@ -3,12 +3,15 @@
 Writes benchmarks/results/utility_margins.csv (a row a workload: root mean squared error of a cell,
 exact and simulated, of both) and utility_margins.md, with the coverage and the standard errors of
 the all two-way model of the Czech autoworkers from two-way margins and from the joint table.
-Run from the repository's root: python benchmarks/utility_margins.py
+Where mbi is installed (PyPI: mbi), utility_margins_mbi.csv has its estimates beside ours.
+Run from the repository's root: python benchmarks/utility_margins.py, or with `mbi` for that part
+alone.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import time
 from itertools import combinations
 from typing import Any
@@ -22,10 +25,16 @@ from dpcontingency.domain import Domain
 from dpcontingency.inference.layouts import joint_or_margins
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.measurements import to_mbi
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.publish_margins import simulate_plan
 from dpcontingency.release.release import Release
 from dpcontingency.release.workload import MarginPlan, plan_margins
+
+try:
+    import mbi
+except ImportError:
+    mbi = None
 
 Array = npt.NDArray[np.float64]
 ADULT = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
@@ -34,6 +43,7 @@ JOINT_REPLICATES = 200
 SIMULATED_CELLS = 10_000  # the error is simulated where the joint table is no larger
 SEED = 20231210
 MUS = (1.0, 0.3, 0.1)
+MBI_REPLICATES = 20
 
 
 def of_shape(shape: tuple[int, ...]) -> Domain:
@@ -135,6 +145,63 @@ def model_of(counts: Array, domain: Domain, pairs: list[tuple[str, ...]]) -> Any
     return LogLinearModel(Release.exact(counts, domain), pairs).fit()
 
 
+def mbi_errors() -> pd.DataFrame:
+    """Root mean squared error of the cells of all two-way margins, with and without mbi.
+
+    mbi fits a graphical model of the wanted margins, non-negative and of the right total, to the
+    independent noise of an even split, and to our measurements.
+    """
+    rng, rows = np.random.default_rng(SEED), []
+    for name in ("czech_autoworkers", "dayton_survey"):
+        domain, counts = read(name)
+        wanted, n = ways(domain, 2), int(counts.sum())
+        truth = margins_of(counts, domain, wanted)
+        for mu in MUS:
+            plan = plan_margins(domain, wanted, GDP(mu))
+            sigma, errors = even_split_rms(plan), []
+            for _ in range(MBI_REPLICATES):
+                release = simulate_plan(counts, plan, rng)
+                noisy = {m: part + rng.normal(0, sigma, part.shape) for m, part in truth.items()}
+                naive = [mbi.LinearMeasurement(x.ravel(), m, sigma) for m, x in noisy.items()]
+                made = {
+                    "even split": noisy,
+                    "even split, mbi": estimated_by_mbi(domain, naive, wanted, n),
+                    "by interaction": {m: release.margin(*m).values for m in wanted},
+                    "by interaction, mbi": estimated_by_mbi(domain, to_mbi(release), wanted, n),
+                }
+                errors.append({way: rms_of(margins, truth) for way, margins in made.items()})
+            squares = pd.DataFrame(errors) ** 2
+            rows.append({"table": name, "mu": mu, **np.sqrt(squares.mean()).to_dict()})
+    return pd.DataFrame(rows)
+
+
+def margins_of(
+    counts: Array, domain: Domain, wanted: list[tuple[str, ...]]
+) -> dict[tuple[str, ...], Array]:
+    """The margins of a table."""
+    axes = range(len(domain.names))
+    return {
+        m: counts.sum(axis=tuple(a for a in axes if domain.names[a] not in m)).astype(float)
+        for m in wanted
+    }
+
+
+def estimated_by_mbi(
+    domain: Domain, measured: list[Any], wanted: list[tuple[str, ...]], n: int
+) -> dict[tuple[str, ...], Array]:
+    """mbi's estimate of the wanted margins, by the algorithm that it recommends."""
+    model = mbi.estimation.MirrorDescent().estimate(
+        mbi.Domain(domain.names, domain.shape), measured, known_total=float(n)
+    )
+    return {m: np.asarray(model.project(m).datavector(flatten=False)) for m in wanted}
+
+
+def rms_of(margins: dict[tuple[str, ...], Array], truth: dict[tuple[str, ...], Array]) -> float:
+    """The root mean squared error of a cell."""
+    squares = np.concatenate([(margins[m] - truth[m]).ravel() ** 2 for m in truth])
+    return float(np.sqrt(squares.mean()))
+
+
 def predicted() -> pd.DataFrame:
     """Median standard errors of all two-way models at mu = 0.1, equal cells, n = 20,000."""
     rows = []
@@ -155,8 +222,21 @@ def markdown(frame: pd.DataFrame) -> list[str]:
     ]
 
 
+def write_mbi() -> None:
+    """Measure and write the comparison with mbi."""
+    if mbi is None:
+        print("mbi is not installed: utility_margins_mbi.csv is left as it is")
+        return
+    found = mbi_errors().round(4)
+    found.to_csv(RESULTS / "utility_margins_mbi.csv", index=False)
+    print("\n".join(markdown(found)))
+
+
 def main() -> None:
     """Measure and write."""
+    write_mbi()
+    if sys.argv[1:] == ["mbi"]:
+        return
     results, intervals, ahead = measure(), coverage(), predicted()
     RESULTS.mkdir(parents=True, exist_ok=True)
     shown = results.drop(columns="planned_in_s")
