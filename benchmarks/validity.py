@@ -200,10 +200,10 @@ def coverage_by_tests(model: LogLinearModel, noisy: Floats, truth: Floats) -> tu
     design, cells = model._design.matrix().toarray(), model.cells
     tables = Replicates(noisy, cells.variances, cells.strata, cells.totals)
     every, chi2 = np.arange(len(noisy)), stats.chi2.ppf(0.95, 1)
-    top = tables.fit(design, model._offset, truth).loglik
+    top = tables.fit(model._design, model._offset, truth).loglik
     ratios, scores = [], []
     for j, value in enumerate(truth):
-        rest = np.delete(design, j, axis=1)
+        rest = model._design.keep(np.arange(truth.size) != j)
         fits = tables.fit(rest, model._offset + value * design[:, j], np.delete(truth, j))
         ratios.append(np.mean(2 * (top - fits.loglik) <= chi2))
         log_rates = np.log(np.maximum(fits.fitted, 1e-300))
