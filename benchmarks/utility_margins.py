@@ -3,7 +3,7 @@
 Writes benchmarks/results/utility_margins.csv (a row a workload: root mean squared error of a cell,
 exact and simulated, of both) and utility_margins.md, with the coverage and the standard errors of
 the all two-way model of the Czech autoworkers from two-way margins and from the joint table.
-Where mbi is installed (PyPI: mbi), utility_margins_mbi.csv has its estimates beside ours.
+Where mbi is installed (PyPI: mbi), utility_margins_mbi.{csv,md} have its estimates beside ours.
 Run from the repository's root: python benchmarks/utility_margins.py, or with `mbi` for that part
 alone.
 """
@@ -225,11 +225,28 @@ def markdown(frame: pd.DataFrame) -> list[str]:
 def write_mbi() -> None:
     """Measure and write the comparison with mbi."""
     if mbi is None:
-        print("mbi is not installed: utility_margins_mbi.csv is left as it is")
+        print("mbi is not installed: utility_margins_mbi is left as it is")
         return
     found = mbi_errors().round(4)
     found.to_csv(RESULTS / "utility_margins_mbi.csv", index=False)
-    print("\n".join(markdown(found)))
+    (RESULTS / "utility_margins_mbi.md").write_text(beside_mbi(found), encoding="utf-8")
+    print(beside_mbi(found))
+
+
+def beside_mbi(found: pd.DataFrame) -> str:
+    """The comparison with mbi as a page."""
+    lines = [
+        "# Margins beside mbi's estimates",
+        "",
+        "Root mean squared error of a cell of all two-way margins of real tables, `replace-one`,",
+        f"{MBI_REPLICATES} draws of noise: independent Gaussian noise at an even split of the loss,",
+        "and noise laid out by interaction (`release_margins`); each as it is, and after mbi has",
+        "fitted a graphical model to it by mirror descent. Written by",
+        f"`benchmarks/utility_margins.py`, seed {SEED}.",
+        "",
+        *markdown(found),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
