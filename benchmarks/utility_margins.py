@@ -239,7 +239,7 @@ def beside_mbi(found: pd.DataFrame) -> str:
         "# Margins beside mbi's estimates",
         "",
         "Root mean squared error of a cell of all two-way margins of real tables, `replace-one`,",
-        f"{MBI_REPLICATES} draws of noise: independent Gaussian noise at an even split of the loss,",
+        f"{MBI_REPLICATES} draws: independent Gaussian noise at an even split of the loss,",
         "and noise laid out by interaction (`release_margins`); each as it is, and after mbi has",
         "fitted a graphical model to it by mirror descent. Written by",
         f"`benchmarks/utility_margins.py`, seed {SEED}.",
