@@ -24,7 +24,9 @@ from dpcontingency._records import Source, column_positions, observed_labels, sh
 from dpcontingency.errors import RecordsError
 from dpcontingency.tabulate import COUNT_NAMES
 
-Kind = Literal["factor", "numbers", "counts", "dates", "identifier", "many", "empty", "no levels"]
+Kind = Literal[
+    "factor", "numbers", "counts", "dates", "identifier", "many", "empty", "no levels", "no name"
+]
 
 MANY_NUMBERS = 20  # distinct numbers, above which bins are proposed in the place of levels
 MANY_LEVELS = 50  # distinct texts, above which a column is no factor as it is
@@ -67,6 +69,7 @@ _WHY = {
     "many": "too many values for a factor: group them in the records, or declare the levels that "
     "are publicly known",
     "empty": "all its values are missing",
+    "no name": "it has no name: give it one in the records",
     "no levels": "values of its type are no levels: recode them to text, numbers or booleans",
 }
 
@@ -122,7 +125,7 @@ def look_at(records: object, names: Sequence[str] | None = None) -> list[Column]
     with source_of(records) as source:
         if names is None and source.is_text and len(source.columns) == 1:
             _check_separator(source.columns[0])
-        chosen = source.columns if names is None else tuple(names)
+        chosen = source.columns if names is None else tuple(dict.fromkeys(names))
         table = shielded(source.take, column_positions(source, chosen))
         (facts,) = shielded(source.run, _facts(table)).to_pylist()
         if not facts["rows"]:
@@ -156,7 +159,7 @@ def _facts(table: Any) -> Any:
         out[f"{key}_distinct"] = column.nunique()
         if number is not None:
             out[f"{key}_numbers"] = number.count()
-            out[f"{key}_whole"] = (number == number.floor()).sum()
+            out[f"{key}_whole"] = (number % 1 == 0).sum()  # of any size, and of no inf or nan
     return table.aggregate(**out)
 
 
@@ -165,6 +168,8 @@ def _column(
 ) -> Column:
     """What a column looks like; one that was asked for by name is a factor if it can be."""
     present, distinct = facts["present"], facts["distinct"]
+    if not name:
+        return Column(name, "no name")
     if present is None:
         return Column(name, "no levels")
     if not present:
@@ -280,8 +285,13 @@ def text_of(columns: Sequence[Column]) -> str:
         parts.append(_commented(_yaml.text({"bins": {name: ["TODO", "TODO"] for name in bins}})))
     if left := [column for column in columns if column.kind not in ("factor", "numbers")]:
         parts.append("\n# Left out:\n")
-        parts += [_wrapped(f"{json.dumps(c.name, ensure_ascii=False)}: {c.reason}.") for c in left]
+        parts += [_wrapped(f"{_quoted(c.name)}: {c.reason}.") for c in left]
     return "".join(parts)
+
+
+def _quoted(name: str) -> str:
+    """A name in a comment, which no sign in it may end."""
+    return json.dumps(name if name.isprintable() else ascii(name)[1:-1], ensure_ascii=False)
 
 
 def _indented(text: str) -> str:

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -94,7 +95,9 @@ def source_of(records: object) -> Iterator[Source]:
     """
     is_csv = isinstance(records, str | os.PathLike) and _is_csv(os.fspath(records))
     embedded = ibis.duckdb.connect()
+    spill = tempfile.TemporaryDirectory(prefix="dpcontingency-")  # of this user alone
     try:
+        embedded.con.execute("SET temp_directory = ?", [spill.name])
         if sys.stderr.isatty():  # in a notebook the setting itself would ask for ipywidgets
             embedded.con.execute(
                 "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
@@ -107,6 +110,7 @@ def source_of(records: object) -> Iterator[Source]:
         raise
     finally:
         embedded.disconnect()
+        spill.cleanup()
 
 
 def _in_memory(

@@ -49,7 +49,8 @@ class OneLineErrors(TyperGroup):
         kwargs["standalone_mode"] = False
         try:
             code = super().main(*args, **kwargs)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # which was closed
+                sys.stdout.flush()
         except (typer.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except BrokenPipeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -147,10 +148,16 @@ def model_of(release: AnyRelease, generators: str | None, formula: str | None) -
 # ------------------------------------------------------------------ files
 
 
-def fresh(path: Path, force: bool) -> Path:
-    """The path of an output that may be written; asked before any work or privacy is spent."""
+def fresh(path: Path, force: bool, *others: str | Path | None) -> Path:
+    """The path of an output that may be written; asked before any work or privacy is spent.
+
+    It is none of the other files of the command, whatever --force says: writing would destroy
+    records, or the books of a ledger.
+    """
     if path.is_dir():
         misuse(f"{path} is a folder: name a file in it.")
+    if path.resolve() in {Path(other).resolve() for other in others if other is not None}:
+        misuse(f"{path} is another file of this command too: choose another name for the output.")
     if not path.parent.is_dir():
         misuse(f"There is no folder {path.parent}: make it, or choose another.")
     if path.exists() and not force:
@@ -234,8 +241,16 @@ def margins_of(texts: Sequence[str]) -> list[list[str]]:
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """One object, of finite numbers."""
-    typer.echo(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False))
+    """One object; a number that is not finite is null."""
+    typer.echo(json.dumps(_finite(content), ensure_ascii=False, indent=1, allow_nan=False))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def print_facts(facts: Mapping[str, str], width: int = 11) -> None:

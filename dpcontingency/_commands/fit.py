@@ -21,8 +21,8 @@ from dpcontingency._commands._shared import (
 from dpcontingency.report import plain
 
 JSON_KEYS = (
-    "model", "generators", "special_terms", "coding", "method", "penalty", "converged", "reason",
-    "not_estimable", "llf", "aic", "bic", "df_model", "df_resid", "gof", "coefficients",
+    "private", "model", "generators", "special_terms", "coding", "method", "penalty", "converged",
+    "reason", "not_estimable", "llf", "aic", "bic", "df_model", "df_resid", "gof", "coefficients",
 )  # fmt: skip
 EPILOG = epilog(
     [
@@ -67,7 +67,7 @@ def run(
     A factor name that holds spaces or signs stands in backticks, in both notations:
     '[`my a` B]'.
     """
-    target = None if output is None else fresh(output, force)
+    target = None if output is None else fresh(output, force, release)
     results = model_of(opened(release), model, formula).fit(
         method=method,  # type: ignore[arg-type]
         penalty=penalty,  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def run(
     of many values are left to bins, whose edges only you can choose; identifiers, dates and counts
     are left out, and the file says why.
     """
-    target = fresh(output, force)
+    target = fresh(output, force, records)
     columns = look_at(records, factor)
     files.write_text(target, text_of(columns))
     factors = [column for column in columns if column.kind == "factor"]
@@ -82,4 +82,4 @@ def run(
 
 def _shown(name: str) -> str:
     """A column's name on a line of its own."""
-    return name if name.isprintable() else repr(name)
+    return name if name and name.isprintable() else repr(name)

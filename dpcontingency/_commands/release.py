@@ -86,8 +86,12 @@ def run(
     ] = None,
     margins: Margins = None,
     objective: Annotated[
-        str, choice(get_args(Objective), "With --margins, what is least: total- or max-variance.")
-    ] = "total-variance",
+        str | None,
+        choice(
+            get_args(Objective),
+            "With --margins, what is least: total- or max-variance. [default: total-variance]",
+        ),
+    ] = None,
     neighbours: Relation = REPLACE_ONE,
     strata: Strata = None,
     weights: Annotated[
@@ -112,11 +116,13 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Tabulate confidential records and release the table with noise."""
-    target = fresh(output, force)
+    target = fresh(output, force, records, domain, ledger)
     privacy = loss(mu, epsilon, delta, rho)
     declared = domain_of(domain)
     if margins and (mechanism or strata):
         misuse("Margins are released without --mechanism and --strata; leave them out.")
+    if objective and not margins:
+        misuse("--objective is about margins: name them by --margins.")
     chosen = margins_of(margins or ())
     for names in chosen:
         declared.project(names)
@@ -136,7 +142,7 @@ def run(
             counted,
             chosen,
             privacy,
-            objective=objective,  # type: ignore[arg-type]
+            objective=objective or "total-variance",  # type: ignore[arg-type]
             neighbours=neighbours,
             ledger=_ledger(books, neighbours, ()),
         )

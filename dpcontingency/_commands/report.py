@@ -62,7 +62,7 @@ def run(
 
     A factor name that holds a comma or a bar stands in backticks: --test '`a,b`,C|`d|e`'.
     """
-    target = fresh(output, force)
+    target = fresh(output, force, release)
     if target.suffix.lower() not in SUFFIXES:
         misuse(f"A report is a file that ends in {', '.join(SUFFIXES)}; got {target.name}.")
     questions = [question(text) for text in test or ()]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from patsy import ModelDesc, PatsyError
 
+from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError, did_you_mean, shown
 from dpcontingency.inference.terms import (
     ALLOWED,
@@ -286,7 +287,8 @@ def _insides(text: str) -> list[str]:
         if match is None:
             raise ModelError(
                 f"{_short(text)} is not a generating class: write '[A B][B C]', or use "
-                "LogLinearModel.from_formula for a formula such as 'A*B + B*C'."
+                f"{phrase('LogLinearModel.from_formula', '--formula')} for a formula such as "
+                "'A*B + B*C'."
             )
         insides.append(match.group(1))
         position = match.end()

@@ -19,6 +19,7 @@ from dpcontingency.privacy.gdp import GDP
 
 Array = npt.NDArray[np.float64]
 
+LARGEST_RATIO = 1e12  # an odds ratio to plan with, beyond which probabilities are rounding
 LOG_SIGMA = (-30.0, 60.0)  # where the noise makes no difference, and where nothing else does
 
 
@@ -285,8 +286,11 @@ def two_by_two(odds_ratio: float, row: float = 0.5, column: float = 0.5) -> Arra
     odds_ratio = real_number(odds_ratio, "An odds ratio to plan with is positive and finite")
     row = real_number(row, "row is the probability of the first row, between 0 and 1")
     column = real_number(column, "column is the probability of the first column, between 0 and 1")
-    if not (math.isfinite(odds_ratio) and odds_ratio > 0):
-        raise ModelError(f"An odds ratio to plan with is positive and finite; got {odds_ratio}.")
+    if not 1 / LARGEST_RATIO <= odds_ratio <= LARGEST_RATIO:
+        raise ModelError(
+            f"An odds ratio to plan with is between {1 / LARGEST_RATIO:g} and {LARGEST_RATIO:g}; "
+            f"got {odds_ratio}."
+        )
     if not (0 < row < 1 and 0 < column < 1):
         raise ModelError(
             "row and column are the probabilities of the first row and column, between 0 and 1; "

@@ -73,6 +73,7 @@ def of_fit(fit: LogLinearResults) -> dict[str, Any]:
         for name, row in fit.gof().iterrows()
     ]  # fmt: skip
     return {
+        "private": fit.model.release.private,
         "model": fit.generating_class,
         "generators": [list(margin) for margin in fit.generators],
         "special_terms": list(fit.special_terms),

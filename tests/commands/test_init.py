@@ -192,3 +192,25 @@ def test_columns_asked_for_are_factors_if_they_can_be(files, tmp_path):
 def test_without_a_factor_there_is_no_file(frame):
     with pytest.raises(RecordsError, match="'id': nearly every record"):
         text_of(look_at(frame[["id", "age"]]))
+
+
+@pytest.mark.parametrize("value", ["NaN", "inf", "-Infinity", "12345678901234567890", "1e400"])
+def test_numbers_that_fit_no_integer_are_looked_at(tmp_path, value):
+    (tmp_path / "r.csv").write_text("g,x\n" + "a,1\n" * 20 + f"b,{value}\n" * 20)
+    assert [column.name for column in look_at(tmp_path / "r.csv")] == ["g", "x"]
+
+
+def test_a_column_without_a_name_is_left_out_and_one_named_twice_taken_once(tmp_path):
+    (tmp_path / "r.csv").write_text("g,\n" + "a,1\nb,2\n" * 10)
+    columns = look_at(tmp_path / "r.csv")
+    assert [column.kind for column in columns] == ["factor", "no name"]
+    assert [column.name for column in look_at(tmp_path / "r.csv", ["g", "g"])] == ["g"]
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u0085", "\x7f", "\x1b", "\n"])
+def test_no_sign_in_a_name_ends_a_comment(tmp_path, sign):
+    frame = pd.DataFrame({"g": ["a", "b"] * 20, f"x{sign}ordered: [g]{sign}# ": range(40)})
+    (tmp_path / "d.yaml").write_text(text_of(look_at(frame)), encoding="utf-8")
+    domain = Domain.from_yaml(tmp_path / "d.yaml")
+    assert domain.names == ("g",)
+    assert not domain.ordered

@@ -238,3 +238,21 @@ def test_shells_are_told_how_to_complete(shell, monkeypatch):
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     printed = run("--show-completion", shell)
     assert "_DPCONTINGENCY_COMPLETE" in printed
+
+
+@pytest.mark.parametrize("output", ["r.csv", "d.yaml", "books"])
+def test_no_output_replaces_another_file_of_the_command(tmp_path, output):
+    records, domain, books = (tmp_path / name for name in ("r.csv", "d.yaml", "books"))
+    records.write_text("g\na\nb\n")
+    domain.write_text("factors: {g: [a, b]}")
+    asked = ["release", records, "--domain", domain, "--mu", 1, "--ledger", books, "--budget", 2]
+    said = refused(*asked, "--output", tmp_path / "x" / ".." / output, "--force")
+    assert "There is no folder" in said or "is another file of this command too" in said
+    said = refused(*asked, "--output", tmp_path / output, "--force")
+    assert "is another file of this command too" in said
+    assert records.read_text() == "g\na\nb\n"
+    assert not books.exists()
+
+
+def test_losses_beyond_floats_are_null_in_json():
+    assert json.loads(run("privacy", "--mu", 1e200, "--json"))["epsilon"] is None
