@@ -22,6 +22,10 @@ Array = npt.NDArray[np.float64]
 FURTHEST = 60.0  # on the log scale: rates e^-60 apart are 0 and not 0
 FALLEN, LEVEL = 0.01, 1e-4  # a root this high that rises no more than so in a step is at its limit
 STRIDE = 5.0  # from one fit to the next: from afar a search may end where all rates but one are 0
+HIGHER = 1e-4  # of log-likelihood, by which another maximum is higher and no rounding
+FARTHER = 2.5  # at most, from one value to the next that may be outside: a score rises and falls
+LEAP, STARTS = 3.0, 16  # how far, and how many, the starts are that challenge a bound
+SAME = 1e-3  # of the root, by which a bound may miss the quantile and the profile be steady there
 ROUNDING = 1e-6  # of a standard error: how closely a bound is found
 
 
@@ -91,6 +95,7 @@ class Profile:
         self._rest = rest
         self._warm = {float(combination @ estimate): estimate}
         self._known: dict[float, float] = {}
+        self._best = estimate
         self.estimate = float(combination @ estimate)
 
     def loglike(self, value: float) -> float:
@@ -120,6 +125,29 @@ class Profile:
             best = max([best, *others], key=lambda found: found.point.value)
         self._warm[value] = offset + self._plane @ best.beta
         self._known[value] = best.point.value
+
+    def _challenge(self, value: float) -> None:
+        """Search anew at a value, from elsewhere and along all ways so far; keep only the best fit.
+
+        Where noise is wide the likelihood has several maxima, and a fit that follows its
+        neighbours can stay with one that has fallen behind.
+        """
+        offset, here = value * self._origin, self._warm[value][self._rest]
+
+        def restricted(free: Array) -> _Restricted:
+            return _Restricted(self._at(offset + self._plane @ free), self._plane)
+
+        ways = {**self._warm, self.estimate: self._best}
+        starts = [(b + (value - t) * self._direction)[self._rest] for t, b in ways.items()]
+        leaps = LEAP * np.eye(here.size)[: STARTS // 2]
+        starts += [here + leap for leap in (*leaps, *-leaps)]
+        starts += [self._best[self._rest], np.zeros(here.size)]
+        ends = [maximise(restricted, start) for start in starts]
+        best = max(ends, key=lambda found: found.point.value)
+        beta, height = self._warm[value], self._known[value]
+        if best.point.value > height + HIGHER:
+            beta, height = offset + self._plane @ best.beta, best.point.value
+        self._warm, self._known = {value: beta}, {value: height}
 
     def interval(
         self,
@@ -171,12 +199,18 @@ class Profile:
             return float(np.sqrt(max(fall, 0.0))) - reach
 
         inside, outside, before = 0.0, reach * scale, -reach
-        while (height := excess(outside)) < 0:
-            level = outside - inside > 1 and height - before < LEVEL * (reach + before)
-            if outside > FURTHEST or (level and reach + height > FALLEN):
-                return side * np.inf  # the likelihood has a limit, above the cut
-            before = height
-            growth = 1.05 * reach / max(reach + height, 1e-3 * reach)
-            inside, outside = outside, outside * min(max(growth, 1.1), 3.0)
-        found = brentq(excess, inside, outside, xtol=ROUNDING * scale, rtol=1e-9)
-        return self.estimate + side * float(found)
+        while True:
+            while (height := excess(outside)) < 0:
+                level = outside - inside > 1 and height - before < LEVEL * (reach + before)
+                if outside > FURTHEST or (level and reach + height > FALLEN):
+                    return side * np.inf  # the likelihood has a limit, above the cut
+                before = height
+                growth = 1.05 * reach / max(reach + height, 1e-3 * reach)
+                farther = outside * min(max(growth, 1.1), 3.0)
+                inside, outside = outside, min(farther, outside + max(FARTHER, reach * scale))
+            found = float(brentq(excess, inside, outside, xtol=ROUNDING * scale, rtol=1e-9))
+            end = self.estimate + side * found
+            self._challenge(end)
+            if excess(found) > -SAME:
+                return end
+            inside, outside, before = found, found + 0.1 * max(found, scale), -reach

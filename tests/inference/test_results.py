@@ -14,9 +14,10 @@ from scipy.special import gammaln, xlogy
 from statsmodels.stats.contingency_tables import Table, Table2x2
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import DomainError, ModelError, ReleaseError
+from dpcontingency.errors import DomainError, ExistenceWarning, ModelError, ReleaseError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.risks import odds_ratio
 from dpcontingency.inference.rows import CellRows
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
@@ -1017,3 +1018,54 @@ def test_twenty_characters_fit_on_the_page():
         result = fit(release, [("x" * 15,), ("y" * 15,)])
         assert max(map(len, result.params.index)) == 20
         assert max(map(len, str(result.summary()).splitlines())) <= 78
+
+
+@pytest.mark.parametrize(
+    ("noisy", "n_total"),
+    [
+        ([[34.68, 30.67], [-9.73, 26.7]], None),
+        ([[12.3125, 2.2525], [16.0425, 29.4025]], 60.01),
+        ([[12.02, 3.11], [32.97, 27.32]], None),
+        ([[12.9, 29.55], [17.06, 0.49]], 60),
+    ],
+)
+def test_profile_ends_do_not_depend_on_the_reference_where_maxima_are_several(noisy, n_total):
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+
+    def log_ends(table):
+        table = np.array(table)
+        if n_total is not None:
+            table = table + (60 - table.sum()) / 4
+        total = None if n_total is None else 60
+        release = Release.from_noisy_table(table, domain, sigma=12.0, n_total=total)
+        with np.errstate(divide="ignore"):
+            return np.log(odds_ratio(release, "A", "B", method="profile").interval)
+
+    y = np.array(noisy)
+    ends = log_ends(y)
+    assert log_ends(y.T) == pytest.approx(ends, abs=1e-4)
+    assert -log_ends(y[::-1])[::-1] == pytest.approx(ends, abs=1e-4)
+    assert -log_ends(y[:, ::-1])[::-1] == pytest.approx(ends, abs=1e-4)
+
+
+def test_a_score_interval_of_an_infinite_estimate_ends_where_the_statistic_crosses():
+    domain = Domain({"A": ["a0", "a1", "a2"], "B": ["b0", "b1"], "C": ["c0", "c1"]})
+    counts = [[[4, 1], [2, 0]], [[0, 0], [17, 1]], [[0, 0], [2, 2]]]
+    with pytest.warns(ExistenceWarning):
+        fit = LogLinearModel(Release.exact(counts, domain), "[AB][BC][AC]").fit()
+    low, high = fit.conf_int(method="score").loc["B[T.b1]:C[T.c1]"]
+    assert low == -np.inf
+    # Rao's statistic, with the coefficient held at a value by an offset, is the quantile there.
+    offset = np.zeros(domain.shape)
+    offset[:, 1, 1] = high
+    part = LogLinearModel(Release.exact(counts, domain), "[AB][AC]", offset=offset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExistenceWarning)
+        null = part.fit()
+    fitted = np.maximum(null.fittedvalues.to_numpy(), 1e-12)
+    design = np.asarray(fit.model._design.matrix().toarray())
+    score = design.T @ (np.ravel(counts) - fitted)
+    moments = design.T @ (fitted[:, None] * design)
+    means = design.T @ fitted
+    information = moments - np.outer(means, means) / fitted.sum()
+    assert score @ np.linalg.pinv(information) @ score == pytest.approx(3.8415, abs=1e-2)
