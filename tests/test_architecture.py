@@ -71,6 +71,7 @@ FLOORS = {
     "inference.kernels": 4,
     "inference.lattice": 4,
     "inference.lowrank": 4,
+    "inference.quotient": 4,
     "inference.likelihood": 4,
     "inference.interactions": 4,
     "inference.junction": 4,

@@ -13,6 +13,7 @@ from dpcontingency.inference import strength
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.estimates import FISHER, ROOT, Estimate
 from dpcontingency.inference.ordinal import gamma, kendall_tau_b, somers_d
+from dpcontingency.inference.quotient import over
 from dpcontingency.inference.risks import odds_ratio, relative_risk, risk_difference
 from dpcontingency.inference.saturated import Side, TwoFactors, check_side, estimate, of_side
 
@@ -88,10 +89,10 @@ def phi(
         total = m.sum(axis=(-1, -2))
         crossed = m[..., 0, 0] * m[..., 1, 1] - m[..., 0, 1] * m[..., 1, 0]
         spread = [
-            _over(side[..., 0] * side[..., 1], total).sum(axis=-1)
+            over(side[..., 0] * side[..., 1], total).sum(axis=-1)
             for side in (m.sum(axis=-1), m.sum(axis=-2))
         ]
-        return np.asarray(_over(crossed, total).sum(axis=-1) / np.sqrt(spread[0] * spread[1]))
+        return np.asarray(over(crossed, total).sum(axis=-1) / np.sqrt(spread[0] * spread[1]))
 
     return estimate(about, "phi", about.in_words, correlation, FISHER, by_likelihood=True)
 
@@ -258,9 +259,3 @@ def _entropy(m: Numbers) -> Numbers:
     """Entropy terms -m log m, up to what cancels in differences; a cell of 0 stays 0."""
     alive = m.real > 0
     return np.where(alive, -m * np.log(np.where(alive, m, 1.0)), 0.0)
-
-
-def _over(a: Numbers, b: Numbers) -> Numbers:
-    """Return a / b, and 0 where b is 0."""
-    alive = b.real != 0
-    return np.where(alive, a / np.where(alive, b, 1.0), 0.0)

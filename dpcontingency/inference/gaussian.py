@@ -15,6 +15,7 @@ from scipy.linalg import eigh
 
 from dpcontingency.inference.design import Design
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
+from dpcontingency.inference.quotient import over
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
@@ -89,12 +90,12 @@ def gaussian_score(
     With x = y - mu and a = mu + v it is mu (x - k v)/a, with one k a stratum such that it sums to
     0 (k = 0 where no total is public). Added to mu it is the expected count given the release.
     """
-    weight = _over(fitted, fitted + variances)
+    weight = over(fitted, fitted + variances)
     if strata is None:
         return GaussianScore(weight * residual, np.zeros(0))
     groups = int(strata.max()) + 1
     surplus = sum_by_stratum(strata, weight * residual, groups)
-    tilt = _over(surplus, sum_by_stratum(strata, weight * variances, groups))
+    tilt = over(surplus, sum_by_stratum(strata, weight * variances, groups))
     return GaussianScore(weight * (residual - tilt[strata] * variances), tilt)
 
 
@@ -169,24 +170,19 @@ def gaussian_information(
 
     whose last term is absent without noise (e = 0, w = mu).
     """
-    known = _over(fitted**2, fitted + variances)
+    known = over(fitted**2, fitted + variances)
     if strata is None:
         labels = np.zeros(fitted.size, dtype=np.intp)
         return DiagonalPlusLowRank(known, np.empty((0, fitted.size)), np.empty((1, 0, 0)), labels)
-    hidden = _over(fitted * variances, fitted + variances)
+    hidden = over(fitted * variances, fitted + variances)
     groups = int(strata.max()) + 1
     total, sum_known, sum_hidden = (
         sum_by_stratum(strata, part, groups) for part in (fitted, known, hidden)
     )
-    share = _over(fitted, total[strata])
+    share = over(fitted, total[strata])
     cores = np.zeros((groups, 3, 3))
     cores[:, 0, 1] = cores[:, 1, 0] = -1.0
     cores[:, 1, 1] = sum_known
-    cores[:, 2, 2] = _over(np.ones(groups), sum_hidden)
+    cores[:, 2, 2] = over(np.ones(groups), sum_hidden)
     vectors = np.stack([known, share, sum_hidden[strata] * share - hidden])
     return DiagonalPlusLowRank(known, vectors, cores, strata)
-
-
-def _over(a: Array, b: Array) -> Array:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)

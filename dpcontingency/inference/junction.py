@@ -26,6 +26,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency.inference.quotient import over
+
 Array = npt.NDArray[np.float64]
 Axes = tuple[int, ...]
 
@@ -166,7 +168,7 @@ class JunctionTree:
             if below <= set(shared):
                 continue  # the conditionals below add up to 1
             total = tables[child].sum(axis=self._out(child, shared))
-            share = _over(tables[child], self._in(total, shared, child))
+            share = over(tables[child], self._in(total, shared, child))
             kept = tuple(sorted(below | set(shared)))
             parts = [(share, self.cliques[child]), *held[child]]
             held[parent].append((_contract(parts, kept), kept))
@@ -198,7 +200,7 @@ class JunctionTree:
             rows = table.reshape(above.size, -1)
             sums = rows.sum(axis=1, keepdims=True)
             even = np.full(rows.shape, 1 / rows.shape[1])
-            share = np.where(sums > 0, _over(rows, sums), even)
+            share = np.where(sums > 0, over(rows, sums), even)
             drawn = rng.multinomial(above.ravel(), share).reshape(table.shape)
             counts[child] = drawn.transpose(np.argsort(order))
         parts = [counts[i].ravel() for i in range(len(self.cliques))]
@@ -227,7 +229,7 @@ class JunctionTree:
     def _given(self, values: Array, p: Array, clique: int, shared: Axes) -> Array:
         """The expectation given the shared axes of functions of a clique."""
         out = self._out(clique, shared)
-        return _over((values * p).sum(axis=out), p.sum(axis=out))
+        return over((values * p).sum(axis=out), p.sum(axis=out))
 
 
 def _contract(parts: Sequence[tuple[Array, Axes]], kept: Axes) -> Array:
@@ -245,11 +247,6 @@ def _log_sum_exp(table: Array, axes: Axes) -> Array:
     top = np.where(top > -np.inf, top, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.exp(table - top).sum(axis=axes)) + top.squeeze(axis=axes))
-
-
-def _over(a: Array, b: Array) -> Array:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0)
 
 
 def _chordal_cliques(n: int, sets: Sequence[frozenset[int]]) -> tuple[Axes, ...]:

@@ -26,6 +26,7 @@ from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poiss
 from dpcontingency.inference.lattice import log_lattice_peak
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 from dpcontingency.inference.noncentral import GaussianCells
+from dpcontingency.inference.quotient import over
 from dpcontingency.inference.space import CellSpace, JointSpace
 
 Floats = NDArray[np.float64]
@@ -140,7 +141,7 @@ class _MultinomialPoint(LikelihoodPoint):
         strata, n = self.known.strata, self.known.totals
         v, v3, v4 = (self.known.sum(a) for a in (s, k3, k4))
         _, h1, h2 = self.peak
-        skew = _ratio(v3, v)
+        skew = over(v3, v)
         cores = np.zeros((n.size, 4, 4))
         cores[:, 0, 0] = n
         cores[:, 1, 1] = -v + h1 * (v4 - v3 * skew) + h2 * v3**2
@@ -148,17 +149,17 @@ class _MultinomialPoint(LikelihoodPoint):
         cores[:, 1, 3] = cores[:, 3, 1] = -h1
         cores[:, 2, 2] = h2
         diagonal = s - self.fitted + h1[strata] * (k4 - k3 * skew[strata])
-        pi, shares = _ratio(self.fitted, n[strata]), _ratio(s, v[strata])
+        pi, shares = over(self.fitted, n[strata]), over(s, v[strata])
         return DiagonalPlusLowRank(diagonal, np.stack([pi, shares, k3, k4]), cores, strata)
 
     def complete_information(self) -> DiagonalPlusLowRank:
         strata, n = self.known.strata, self.known.totals
-        pi = _ratio(self.fitted, n[strata])
+        pi = over(self.fitted, n[strata])
         return DiagonalPlusLowRank(self.fitted, pi[None, :], -n[:, None, None], strata)
 
     def log_pressure(self) -> Floats:
         v, v3 = self.known.sum(self.moments.variance), self.known.sum(self.moments.third)
-        factor = 1.0 + self.peak[1] * (1.0 - _ratio(v3, v)) * (v > 0.0)
+        factor = 1.0 + self.peak[1] * (1.0 - over(v3, v)) * (v > 0.0)
         log_factor = np.log(factor, out=np.full_like(factor, -np.inf), where=factor > 0.0)
         return (self.tilt + log_factor)[self.known.strata]
 
@@ -370,17 +371,17 @@ class NoisyTableLikelihood:
         convex decreasing function.
         """
         y, v = self.noisy, self.variances
-        aim = y - 0.5 * _ratio(v, v + np.maximum(y, 0.0))
+        aim = y - 0.5 * over(v, v + np.maximum(y, 0.0))
         known = self._known
         if known is None:
             return _log(np.maximum(aim, 0.0)), None
-        level = _ratio(known.sum(aim) - known.totals, known.sum(v))
+        level = over(known.sum(aim) - known.totals, known.sum(v))
         for _ in range(_MAX_ROUNDS):
             mean = np.maximum(aim - v * level[known.strata], 0.0)
             surplus = known.sum(mean) - known.totals
             if (surplus <= 1e-9 * known.totals).all():
                 break
-            level = level + _ratio(surplus, known.sum(v * (mean > 0.0)))
+            level = level + over(surplus, known.sum(v * (mean > 0.0)))
         mean = np.where(known.totals[known.strata] > 0.0, mean, 0.0)
         # Where noise is too small to blur counts, any tilt agrees with the total, and one far from
         # 0 only makes huge terms cancel.
@@ -388,14 +389,14 @@ class NoisyTableLikelihood:
 
     def _resettle(self, eta: Floats, point: LikelihoodPoint) -> tuple[Floats, LikelihoodPoint]:
         """Move cells to and from rate 0 where that is uphill."""
-        slope = _ratio(self.noisy - 0.5, self.variances) + point.log_pressure()  # at rate 0
+        slope = over(self.noisy - 0.5, self.variances) + point.log_pressure()  # at rate 0
         noisy, dead = self.variances > 0.0, point.fitted == 0.0
         fading = (point.fitted < _FADING) & (point.score < 0.0)
         dies, born = noisy & fading & ~dead & (slope <= 0.0), noisy & dead & (slope > 0.0)
         if not (dies.any() or born.any()):
             return eta, point
         # In the rate the log-likelihood of an empty cell is slope x - (1 - exp(-1/v)) x^2 / 2 + ...
-        top = _ratio(slope, -np.expm1(-_ratio(np.ones_like(slope), self.variances)))
+        top = over(slope, -np.expm1(-over(np.ones_like(slope), self.variances)))
         means = np.where(born, np.minimum(top, 1.0), point.fitted)
         moved = _log(np.where(dies, 0.0, means))
         return self._where_higher(eta, point, moved)
@@ -444,7 +445,7 @@ class NoisyTableLikelihood:
         h = np.where(tilt > _FARTHEST_TILT, -np.inf, h)  # hopeless, and not to be told from others
         prior = [log_poisson(*pair) for pair in zip(n, n * np.exp(tilt), strict=True)]
         fitted = n[strata] * np.exp(log_pi)
-        bend = moments.third - _ratio(moments.variance, v[strata]) * v3[strata]
+        bend = moments.third - over(moments.variance, v[strata]) * v3[strata]
         return _MultinomialPoint(
             parts=known.sum(moments.log_weight) - prior + h,
             score=moments.mean - fitted + h1[strata] * bend,
@@ -486,7 +487,7 @@ class NoisyTableLikelihood:
             high = np.where(open_ & (gap > 0.0), tilt, high)
             low = np.where(open_ & (gap < 0.0), tilt, low)
             newton = -gap / np.maximum(v, 1e-300)
-            halley = newton / np.clip(1.0 + 0.5 * newton * _ratio(v3, v), 0.5, 2.0)
+            halley = newton / np.clip(1.0 + 0.5 * newton * over(v3, v), 0.5, 2.0)
             goal = tilt + np.clip(halley, -_LONGEST_TILT, _LONGEST_TILT)
             bracketed = np.isfinite(low) & np.isfinite(high)
             middle = 0.5 * (np.where(bracketed, low, 0.0) + np.where(bracketed, high, 0.0))
@@ -550,7 +551,7 @@ def _ascent(point: LikelihoodPoint) -> Floats:
     diagonal = point.score - hessian.diagonal  # rate^2 times minus the second derivative in rate
     diagonal = np.where(diagonal > 0.0, diagonal, point.fitted)
     information = DiagonalPlusLowRank(diagonal, hessian.vectors, cores, hessian.strata)
-    for change in (information.solve(point.score), _ratio(point.score, point.fitted)):
+    for change in (information.solve(point.score), over(point.score, point.fitted)):
         step = np.log(np.clip(1.0 + change, 1.0 / _LARGEST_FACTOR, _LARGEST_FACTOR))
         if point.score @ step > 0.0:
             break
@@ -562,11 +563,6 @@ def _diagonal(entries: Floats) -> DiagonalPlusLowRank:
     return DiagonalPlusLowRank(
         entries, np.empty((0, p)), np.empty((1, 0, 0)), np.zeros(p, dtype=np.intp)
     )
-
-
-def _ratio(a: Floats, b: Floats) -> Floats:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0.0)
 
 
 def _log(x: Floats, empty: float = -np.inf) -> Floats:

@@ -39,6 +39,7 @@ from dpcontingency.inference.newton import (
     is_definite,
     newton_step,
 )
+from dpcontingency.inference.quotient import over
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
@@ -93,18 +94,18 @@ class NormalPoint:
         mu, v = self.fitted, self.variances
         a = mu + v
         free = self._aim - mu
-        bend = _over(mu * v * free, a * a) - _over(mu * mu, a)
+        bend = over(mu * v * free, a * a) - over(mu * mu, a)
         if self.strata is None:
             return self.design.compress(_diagonal(-bend))
         groups = self.score.tilt.size
-        hidden = _over(mu * v, a)
+        hidden = over(mu * v, a)
         total, sum_bend, sum_hidden = (
             sum_by_stratum(self.strata, part, groups) for part in (mu, bend, hidden)
         )
-        shares = _over(mu, total[self.strata])
+        shares = over(mu, total[self.strata])
         cores = np.zeros((groups, 3, 3))
         cores[:, 0, 1] = 1.0
-        cores[:, 2, 0] = _over(np.ones(groups), sum_hidden)
+        cores[:, 2, 0] = over(np.ones(groups), sum_hidden)
         cores[:, 2, 1] = -sum_bend * cores[:, 2, 0]
         vectors = np.stack([bend, shares, hidden])
         return self.design.compress(DiagonalPlusLowRank(-bend, vectors, cores, self.strata))
@@ -118,7 +119,7 @@ class NormalPoint:
         if self.strata is None:
             return self.design.compress(_diagonal(self.fitted))
         total = sum_by_stratum(self.strata, self.fitted, self.score.tilt.size)
-        shares = _over(self.fitted, total[self.strata])
+        shares = over(self.fitted, total[self.strata])
         cores = -total[:, None, None]
         return self.design.compress(
             DiagonalPlusLowRank(self.fitted, shares[None, :], cores, self.strata)
@@ -239,8 +240,3 @@ def _diagonal(entries: Array) -> DiagonalPlusLowRank:
     return DiagonalPlusLowRank(
         entries, np.empty((0, p)), np.empty((1, 0, 0)), np.zeros(p, dtype=np.intp)
     )
-
-
-def _over(a: Array, b: Array) -> Array:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)

@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dpcontingency.errors import ModelError, check_alpha, shown
+from dpcontingency.inference.quotient import over
 from dpcontingency.inference.rows import CellRows
 
 Array = npt.NDArray[np.float64]
@@ -245,13 +246,13 @@ def predict_margin(
     """
     domain = model.release.domain
     means, sums = margin_slopes(model, fit, margin)
-    gradient, value = _over(sums, means), means
+    gradient, value = over(sums, means), means
     if what != "mean":
         others = tuple(i for i, name in enumerate(margin) if name not in given)
         total = means.sum(axis=others, keepdims=True)
-        value = np.where(total > 0, _over(means, total), np.nan if given else 0.0)
+        value = np.where(total > 0, over(means, total), np.nan if given else 0.0)
         whole = sums.sum(axis=tuple(i + 1 for i in others), keepdims=True)
-        gradient = gradient - _over(whole, total)
+        gradient = gradient - over(whole, total)
     flat, value = gradient.reshape(len(gradient), -1), value.ravel()
     variances = np.maximum((flat * (covariance @ flat)).sum(axis=0), 0.0)
     vanished = bool(fit.at_infinity.any()) & (means.ravel() < VANISHED)
@@ -282,7 +283,7 @@ def margin_slopes(model: Any, fit: Any, margin: tuple[str, ...]) -> tuple[Array,
         inside = [i for i, name in enumerate(names) if name not in release.strata]
         total = means.sum(axis=tuple(inside), keepdims=True)
         centre = sums.sum(axis=tuple(i + 1 for i in inside), keepdims=True)
-        sums = sums - _over(means, total) * centre
+        sums = sums - over(means, total) * centre
     beyond = tuple(range(len(margin), len(names)))
     return means.sum(axis=beyond), sums.sum(axis=tuple(i + 1 for i in beyond))
 
@@ -375,8 +376,3 @@ def cells_named(domain: Any, records: Any) -> Sequence[int]:
     levels = [[domain.index(name, level) for level in frame[name]] for name in domain.names]
     positions = np.ravel_multi_index([np.asarray(k, dtype=np.intp) for k in levels], domain.shape)
     return [int(k) for k in positions]
-
-
-def _over(a: Array, b: Array) -> Array:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from dpcontingency.inference.kernels import cell_moments
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.inference.lowrank import sum_by_stratum
+from dpcontingency.inference.quotient import over
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
@@ -22,7 +23,7 @@ def cell_variances(fitted: Array, variances: Array, strata: Labels | None) -> Ar
         return out
     groups = int(strata.max()) + 1
     for part in (fitted, variances):
-        out = out - _over(part**2, sum_by_stratum(strata, part, groups)[strata])
+        out = out - over(part**2, sum_by_stratum(strata, part, groups)[strata])
     return out
 
 
@@ -50,8 +51,3 @@ def deviance_residuals(noisy: Array, fitted: Array, variances: Array) -> Array:
     with np.errstate(invalid="ignore"):
         lack = best.moments.log_weight - cell_moments(noisy, fitted, variances).log_weight
     return np.asarray(np.sign(best.fitted - fitted) * np.sqrt(2 * np.maximum(lack, 0.0)))
-
-
-def _over(a: Array, b: Array) -> Array:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.inference.columns import MarginColumns
+from dpcontingency.inference.quotient import over
 from dpcontingency.release.noise import stratum_labels
 
 Array = npt.NDArray[np.float64]
@@ -151,7 +152,7 @@ class CellRows:
             fine, coarse = outer.labels, inner.labels
             sizes = (inner.totals.size, outer.totals.size)
             shared = _scatter(coarse * sizes[1] + fine, means, math.prod(sizes))
-            shares = _over(shared.reshape(sizes), inner.totals[:, None])
+            shares = over(shared.reshape(sizes), inner.totals[:, None])
             of_strata = outer.rows(_levels(np.arange(sizes[1]), outer.shape))
         for groups in _blocks(math.prod(shape), self.n_columns):
             levels = _levels(groups, shape)
@@ -207,7 +208,7 @@ class _Averages:
         places, agree = self._design._places(self.axes, levels)
         groups = levels @ _strides(self.shape)
         sums = np.hstack([np.where(agree, self._sums[places], 0.0), self._extra[groups]])
-        return _over(sums, self.totals[groups][:, None])
+        return over(sums, self.totals[groups][:, None])
 
 
 def _levels(cells: Index, shape: tuple[int, ...]) -> Index:
@@ -230,8 +231,3 @@ def _blocks(size: int, width: int) -> Iterator[Index]:
 
 def _scatter(places: Index, values: Array, size: int) -> Array:
     return np.bincount(places.ravel(), values.ravel(), size).astype(np.float64, copy=False)
-
-
-def _over(a: Array, b: Array) -> Array:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0.0)

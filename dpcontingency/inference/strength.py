@@ -19,6 +19,7 @@ from dpcontingency.inference.noncentral import (
     noncentrality_interval,
     taken_up,
 )
+from dpcontingency.inference.quotient import over
 from dpcontingency.inference.saturated import NO_ERROR, SaturatedTable, TwoFactors
 
 Array = npt.NDArray[np.float64]
@@ -274,7 +275,7 @@ def _noise_part(expected: Array, law: GaussianCells) -> float:
         within = noise[place, place].reshape(size, *e.shape)
         half = _interaction(e, within).reshape(size, size).T  # A N, N symmetric
         both = _interaction(e, half.reshape(size, *e.shape)).reshape(size, size)
-        out += float((np.diag(both) * _over(np.ones(size), e.ravel())).sum())
+        out += float((np.diag(both) * over(np.ones(size), e.ravel())).sum())
     return out
 
 
@@ -283,12 +284,7 @@ def _interaction(e: Array, z: Array) -> Array:
     whole = e.sum()
     if whole == 0:
         return np.zeros_like(z)
-    rows = _over(z.sum(axis=-1), e.sum(axis=1))[..., :, None]
-    columns = _over(z.sum(axis=-2), e.sum(axis=0))[..., None, :]
+    rows = over(z.sum(axis=-1), e.sum(axis=1))[..., :, None]
+    columns = over(z.sum(axis=-2), e.sum(axis=0))[..., None, :]
     total = z.sum(axis=(-1, -2))[..., None, None] / whole
     return np.asarray(z - e * (rows + columns - total))
-
-
-def _over(a: Array, b: Array) -> Array:
-    """Return a / b, and 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape), where=b != 0)
