@@ -72,6 +72,7 @@ FLOORS = {
     "inference.lattice": 4,
     "inference.lowrank": 4,
     "inference.quotient": 4,
+    "inference.inverse": 4,
     "inference.likelihood": 4,
     "inference.interactions": 4,
     "inference.junction": 4,

@@ -18,6 +18,7 @@ from statsmodels.base.model import LikelihoodModelResults
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.constraints import restrictions, wald_terms
 from dpcontingency.inference.existence import Existence, complement
+from dpcontingency.inference.inverse import generalised_inverse
 from dpcontingency.inference.profile import Profile
 
 Array = npt.NDArray[np.float64]
@@ -99,10 +100,7 @@ def sampling_covariance(model: Any, fit: Fit) -> Array:
     """
     eta = model._design.dot(model._treatment(fit.params)) + model._offset
     cells = model.cells.at(np.where(fit.fitted > 0, eta, -np.inf))
-    information = model._design.compress(cells.complete_information())
-    scale = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
-    inverse = np.linalg.pinv(information * np.outer(scale, scale), 1e-13, hermitian=True)
-    return np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
+    return generalised_inverse(model._design.compress(cells.complete_information()))
 
 
 def inverse_information(information: Array, directions: Array) -> Array:

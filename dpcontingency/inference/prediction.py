@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dpcontingency.errors import ModelError, check_alpha, shown
+from dpcontingency.inference.inverse import generalised_inverse
 from dpcontingency.inference.quotient import over
 from dpcontingency.inference.rows import CellRows
 
@@ -119,9 +120,7 @@ class FittedCells:
 
     def log_variances(self, information: Array) -> Array:
         """The variances that log means have by an information matrix of the coefficients."""
-        scale = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
-        inverse = np.linalg.pinv(information * np.outer(scale, scale), 1e-13, hermitian=True)
-        covariance = np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
+        covariance = generalised_inverse(information)
         return self.rows.log_variances(covariance, self.means, self.strata, None)
 
 

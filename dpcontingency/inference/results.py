@@ -23,6 +23,7 @@ from dpcontingency.inference.coefficients import (
 )
 from dpcontingency.inference.comparison import compare, drop1
 from dpcontingency.inference.gaussian import gaussian_information
+from dpcontingency.inference.inverse import generalised_inverse
 from dpcontingency.inference.odds import (
     Kind,
     OneSided,
@@ -317,7 +318,7 @@ class LogLinearResults(CoefficientResults):
             + noise.ravel()
         )
         information = model._design.compress(model.cells.information(self._fit.fitted))
-        covariance = np.linalg.pinv(information, rcond=1e-13, hermitian=True)
+        covariance = generalised_inverse(information)
         flat = slopes.reshape(len(slopes), -1)
         residual = (margin.noisy - fitted).ravel()
         with np.errstate(divide="ignore", invalid="ignore"):
