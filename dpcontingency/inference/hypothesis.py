@@ -351,14 +351,14 @@ def table_or_margins(release: Any) -> AnyRelease:
     return release if isinstance(release, MarginRelease) else checked_release(release)
 
 
-def model_code(model: LogLinearModel) -> str:
-    """Python that makes a model of a release again."""
+def model_code(model: LogLinearModel, data: str = "release") -> str:
+    """Python that makes a model of a release again; `data` is Python for the release."""
     options = "" if model.coding == "treatment" else f", coding={model.coding!r}"
     if model.special_terms:
         options += f", special_terms={list(model.special_terms)!r}"
     if model.offset is not None:
         options += f", offset={model.offset.tolist()!r}"
-    return f"dpc.LogLinearModel(release, {list(model.generators)!r}{options})"
+    return f"dpc.LogLinearModel({data}, {list(model.generators)!r}{options})"
 
 
 def _names(names: Any) -> tuple[str, ...]:

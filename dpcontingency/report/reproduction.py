@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from dpcontingency.inference.hypothesis import model_code
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.report.kinds import Kind
@@ -52,12 +53,8 @@ def code_for(
     lines = ["import dpcontingency as dpc", "", f'release = {kind.loader}("release.json")']
     fitted, tested = [], []
     for number, fit in enumerate(models, 1):
-        coding = "" if fit.model.coding == "treatment" else f", coding={fit.model.coding!r}"
-        special = f", special_terms={list(fit.special_terms)!r}" if fit.special_terms else ""
-        lines.append(
-            f"model{number} = dpc.LogLinearModel({_data(kind, fit)}, "
-            f"{list(fit.generators)!r}{coding}{special}).fit({_options(fit)})"
-        )
+        model = model_code(fit.model, _data(kind, fit))
+        lines.append(f"model{number} = {model}.fit({_options(fit)})")
         fitted.append(f"model{number}")
     for number, test in enumerate(tests, 1):
         if "(release" not in test.call.replace("(releases", ""):  # of several releases
@@ -88,8 +85,9 @@ def command_for(
     words = ["dpcontingency", "report", "release.json", "--output", "report.html"]
     for fit in models:
         margins = [[_quoted(name) for name in margin] for margin in fit.generators]
-        default = not (_options(fit) or fit.special_terms) and fit.model.coding == "treatment"
-        if not default or _data(kind, fit) != "release" or any(None in m for m in margins):
+        plain = model_code(fit.model) == f"dpc.LogLinearModel(release, {list(fit.generators)!r})"
+        default = plain and not _options(fit) and _data(kind, fit) == "release"
+        if not default or any(None in margin for margin in margins):
             return ""
         words += ["--model", "".join(f"[{' '.join(map(str, margin))}]" for margin in margins)]
     for test in tests:

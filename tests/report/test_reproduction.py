@@ -83,3 +83,13 @@ def test_a_test_of_several_releases_is_named_and_not_run():
     code = codes(test.null_fit.model.release, tests=[test])
     assert "# homogeneity test: Answer alike in 2 samples" in code["python"]
     assert "releases" not in code["python"]
+
+
+def test_a_model_with_an_offset_is_rebuilt_with_it(release):
+    offset = np.log([[[1.0, 2.0], [3.0, 1.0]], [[2.0, 5.0], [1.0, 4.0]]])
+    fit = dpc.LogLinearModel(release, [("A",), ("B x",), ("C,|",)], offset=offset).fit()
+    code = codes(release, models=[fit])
+    (line,) = [line for line in code["python"].splitlines() if line.startswith("model1 = ")]
+    again = eval(line.removeprefix("model1 = "), {"dpc": dpc, "release": release})
+    assert np.array_equal(again.params, fit.params)
+    assert "command" not in code
