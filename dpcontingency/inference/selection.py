@@ -31,7 +31,7 @@ from dpcontingency.inference.comparison import (
     refit,
     term_tests,
 )
-from dpcontingency.inference.families import all_kway, mutual, saturated
+from dpcontingency.inference.families import all_kway, mutual
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
 from dpcontingency.inference.loglinear import LogLinearModel, check_release
 from dpcontingency.inference.printing import broken
@@ -407,7 +407,7 @@ def _scope(model: LogLinearModel, upper: str | Iterable[str | Sequence[str]] | N
     """The class that the search stays inside, once it is known to start inside."""
     release = model.release
     names = release.domain.names
-    limit = saturated(release)
+    limit = generating_class(release.margins, names)  # no model goes beyond what was released
     if upper is not None:
         limit = generating_class([*generating_class(upper, names), release.strata], names)
     if not is_nested(mutual(release), model.generators):

@@ -67,7 +67,9 @@ def _parameters(release: AnyRelease) -> Iterator[Fact]:
 
 
 def _making(release: AnyRelease) -> Iterator[Fact]:
-    if release.origin == "third-party":
+    if "samples" in release.provenance:
+        made = "Several releases, put together after each was made as its own report says."
+    elif release.origin == "third-party":
         made = (
             "Made elsewhere. Inference takes the stated noise for the noise that was added; how it "
             "was drawn is the publisher's claim."

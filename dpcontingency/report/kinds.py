@@ -14,7 +14,8 @@ import numpy.typing as npt
 from scipy import stats
 
 from dpcontingency.errors import DPContingencyError, PrivacyError, ReleaseError
-from dpcontingency.inference.cells import AnyRelease
+from dpcontingency.inference.cells import AnyRelease, part_for
+from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 from dpcontingency.report import plots
@@ -79,11 +80,15 @@ class Kind(ABC):
 
     @abstractmethod
     def same(self, one: Any, other: Any) -> bool:
-        """Whether two releases hold the same numbers."""
+        """Whether all numbers of the other release are in the one."""
 
     @abstractmethod
     def part_code(self, names: Sequence[str]) -> str:
         """Python that takes that part of ``release``."""
+
+    def restriction_code(self, fit: LogLinearResults) -> str:
+        """Python that takes some margins of that part, where the model is of some only."""
+        return ""
 
     def wanted(self) -> Sequence[tuple[str, ...]]:
         """The margins of more than one factor whose cells are shown."""
@@ -236,17 +241,28 @@ class OfMargins(Kind):
         return self.release.collapse(*names)
 
     def same(self, one: MarginRelease, other: MarginRelease) -> bool:
-        """The same noisy contrasts, up to the order of factors in a margin."""
+        """The same noisy contrasts with the same noise; the other may have only some of them."""
         if not isinstance(other, MarginRelease) or one.total != other.total:
             return False
-        mine = one.contrasts
-        return mine.keys() == other.contrasts.keys() and all(
-            np.allclose(values, other.contrasts[a], SAME, SAME) for a, values in mine.items()
+        mine, scales = one.contrasts, one.plan.cell_scales
+        return all(
+            a in mine
+            and scales[a] == scale
+            and np.allclose(mine[a], other.contrasts[a], SAME, SAME)
+            for a, scale in other.plan.cell_scales.items()
         )
 
     def part_code(self, names: Sequence[str]) -> str:
         """All that is known of some factors."""
         return f"release.collapse({_arguments(names)})"
+
+    def restriction_code(self, fit: LogLinearResults) -> str:
+        """Nothing where a model takes those margins by itself."""
+        used = fit.model.release
+        taken: Any = part_for(self.part(used.domain.names), fit.generators)
+        if taken.plan.cell_scales.keys() == used.plan.cell_scales.keys():
+            return ""
+        return f".restrict({list(used.margins)!r})"
 
 
 @singledispatch

@@ -86,7 +86,7 @@ def _(block: Facts) -> Iterator[str]:
 @_lines.register
 def _(block: Table) -> Iterator[str]:
     yield from ("", f"**{escaped(block.caption)}**", "")
-    yield _row(column.head for column in block.columns)
+    yield _row(escaped(column.head) for column in block.columns)
     yield _row(":---" if k < block.stubs else "---:" for k in range(len(block.columns)))
     for row in block.rows:
         yield _row(escaped(cell.text) for cell in row)

@@ -20,7 +20,7 @@ def digits_for(spread: Array, values: Array) -> int:
     """
     noisy = spread[spread > 0]
     if not noisy.size:
-        return 0 if (values == np.rint(values)).all() else 2
+        return 0 if np.allclose(values, np.rint(values), rtol=0, atol=1e-6) else 2
     return int(np.clip(1 - math.floor(math.log10(float(noisy.min()))), 0, 4))
 
 

@@ -82,7 +82,7 @@ def command_for(
 
     It says hierarchical models with the default options, and independence tests.
     """
-    words = ["dpcontingency", "report", "release.json", "--output", "report.html"]
+    words = ["dpcontingency", "report", "release.json", "--output", "report.html", "--force"]
     for fit in models:
         margins = [[_quoted(name) for name in margin] for margin in fit.generators]
         plain = model_code(fit.model) == f"dpc.LogLinearModel(release, {list(fit.generators)!r})"
@@ -136,7 +136,8 @@ def _place(models: Sequence[LogLinearResults], chosen: LogLinearResults) -> int:
 def _data(kind: Kind, fit: LogLinearResults) -> str:
     """The release that a model is of, in Python."""
     names = fit.model.release.domain.names
-    return "release" if names == kind.release.domain.names else kind.part_code(names)
+    part = "release" if names == kind.release.domain.names else kind.part_code(names)
+    return part + kind.restriction_code(fit)
 
 
 def _options(fit: LogLinearResults) -> str:

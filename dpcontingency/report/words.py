@@ -96,7 +96,8 @@ def columns_in_words(release: Release) -> list[str]:
             "Every test and model in this report uses the noisy column."
         )
     if not np.array_equal(release.estimate, release.noisy):
-        name = type(release.mechanism).__name__
+        maker = release.mechanism
+        name = "the mechanism of each sample" if maker is None else type(maker).__name__
         out.append(
             f"Estimate is the estimate of {name}: the noisy table shrunken, closer to the counts "
             "on average but biased. It is for reading and publishing; no test uses it."

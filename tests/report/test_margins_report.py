@@ -126,6 +126,19 @@ def test_models_and_tests_of_a_part_belong_and_others_do_not(release):
         render(release, ".md", models=[other])
 
 
+def test_a_model_of_some_of_the_margins_belongs(release):
+    some = release.restrict([("A", "B")])
+    code = render(release, ".md", models=[LogLinearModel(some, "[A B]").fit()])
+    assert "dpc.LogLinearModel(release.restrict([('A', 'B')]), [('A', 'B')]).fit()" in code
+    other = simulated(seed=6).restrict([("A", "B")])
+    with pytest.raises(ReleaseError, match="was fitted to another release"):
+        render(release, ".md", models=[LogLinearModel(other, "[A B]").fit()])
+    scales = {a: 2 * scale for a, scale in some.plan.cell_scales.items()}
+    louder = replace(some, plan=replace(some.plan, cell_scales=scales))
+    with pytest.raises(ReleaseError, match="was fitted to another release"):
+        render(release, ".md", models=[LogLinearModel(louder, "[A B]").fit()])
+
+
 def test_simulated_margins_say_so(release):
     text = render(replace(release, origin="simulated"), ".md")
     assert "> **NOT PRIVATE: the noise of this table came from a seeded generator" in text
