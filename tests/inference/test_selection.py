@@ -15,6 +15,7 @@ from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.selection import Selection, kway_tests, partial_association, step
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.publish_margins import simulate_margins
 from dpcontingency.release.release import Release
 
 FACTORS = ("A", "B", "C")
@@ -279,3 +280,13 @@ def test_misuse_is_one_sentence(noisy, call, says):
     with pytest.raises(ModelError, match=says) as caught:
         call(LogLinearModel(noisy, "[A C][B]"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_search_stays_inside_the_released_margins():
+    domain = Domain({name: ["x", "y"] for name in "ABC"})
+    counts = np.array([[[60, 20], [25, 40]], [[30, 50], [10, 80]]])
+    rng = np.random.default_rng(2)
+    release = simulate_margins(counts, domain, [("A", "B"), ("B", "C")], GDP(1), rng)
+    for start in ("[A][B][C]", "[A B][B C]"):
+        found = step(LogLinearModel(release, start))
+        assert all(any(set(g) <= set(m) for m in release.margins) for g in found.results.generators)
