@@ -54,6 +54,13 @@ def protection(release: AnyRelease) -> list[str]:
             "record is in the data at all. The best test that this release allows, if it may "
             f"wrongly say yes in {rate} of the cases, rightly says yes in at most {power}."
         )
+    if release.neighbours != REPLACE_ONE and release.totals is not None:
+        return [
+            f"{account} Guessing without the release would do so in {rate}.",
+            "That is said of the noisy cells alone. The number of records is printed without "
+            "noise, and whoever knows every other record learns from it whether this one is in "
+            "the data.",
+        ]
     return [
         f"{account} Guessing without the release would do so in {rate}.",
         "This holds whatever else that person knows, for every record, and for everything in this "

@@ -658,3 +658,15 @@ def test_an_interval_of_laplace_noise_is_its_own():
     assert half[0] != pytest.approx(1.96 * made.margin("Dept").noise_sd[0], rel=1e-3)
     middle = made.margin("Dept").noisy[0]
     assert rows[4][4] == f"{middle - half[0]:,.1f} to {middle + half[0]:,.1f}"
+
+
+def test_a_public_total_under_add_remove_tells_who_is_there():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    options = {"sigma": 2.0, "neighbours": "add-remove"}
+    values = [[31.5, 1.2], [17.7, 25.2]]
+    without = render(Release.from_noisy_table(values, domain, **options), ".md")
+    known = render(Release.from_noisy_table(values, domain, n_total=76, **options), ".md")
+    said = "learns from it whether this one is in the data"
+    assert said in known
+    assert "This holds whatever else" not in known
+    assert said not in without
