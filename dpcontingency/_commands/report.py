@@ -13,7 +13,6 @@ from dpcontingency._commands._shared import (
     ReleaseFile,
     epilog,
     fresh,
-    misuse,
     model_of,
     opened,
     print_json,
@@ -21,9 +20,8 @@ from dpcontingency._commands._shared import (
 )
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.report import plain
-from dpcontingency.report.document import write_report
+from dpcontingency.report.document import renderer_of, write_report
 
-SUFFIXES = (".html", ".htm", ".md", ".json")
 JSON_KEYS = ("report", "models", "tests")
 EPILOG = epilog(
     [
@@ -38,7 +36,9 @@ def run(
     release: ReleaseFile,
     output: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="Where to write it; the suffix says how: .html."),
+        typer.Option(
+            metavar="FILE", help="Where to write it; the suffix says how: .html, .md, .json."
+        ),
     ],
     model: Annotated[
         list[str] | None,
@@ -63,8 +63,7 @@ def run(
     A factor name that holds a comma or a bar stands in backticks: --test '`a,b`,C|`d|e`'.
     """
     target = fresh(output, force, release)
-    if target.suffix.lower() not in SUFFIXES:
-        misuse(f"A report is a file that ends in {', '.join(SUFFIXES)}; got {target.name}.")
+    renderer_of(target)  # which refuses other suffixes, before any work
     questions = [question(text) for text in test or ()]
     source: Any = opened(release)
     tests = [independence_test(source, *names, given=given) for names, given in questions]

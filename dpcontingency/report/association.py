@@ -154,10 +154,7 @@ def departure_of(
         fitted = None if fit is None else fitted_means(fit)
     else:
         model = results.generating_class
-        axes = tuple(release.domain.axis(name) for name in (row, column))
-        others = tuple(k for k in range(len(release.domain.shape)) if k not in axes)
-        fitted = fitted_means(results).sum(axis=others)
-        fitted = fitted if axes[0] < axes[1] else fitted.T
+        fitted = results.fitted_margin(row, column).to_numpy().reshape(domain.shape)
     residuals = sd = None
     if fitted is not None:
         if isinstance(margin, Release):

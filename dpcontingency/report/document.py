@@ -88,7 +88,7 @@ def write_report(
     ...     write_report(release, f"{folder}/report.html")
     ...     write_report(release, f"{folder}/report.md")
     """
-    renderer = _renderer(path)
+    renderer = renderer_of(path)
     made = document_of(release, models=models, tests=tests, chosen=chosen, title=title)
     files.write_text(path, renderer(made))
 
@@ -165,8 +165,14 @@ def _not_private(release: AnyRelease) -> str:
 # ------------------------------------------------------------------ what is asked for
 
 
-def _renderer(path: str | Path) -> Callable[[Document], str]:
-    """What writes a file of this suffix."""
+def renderer_of(path: str | Path) -> Callable[[Document], str]:
+    """What writes a file of this suffix.
+
+    Raises
+    ------
+    ReleaseError
+        If nothing does.
+    """
     if not isinstance(path, str | Path):
         raise ReleaseError(f"A file is given by its path, a text or a Path; got {shown(path)}.")
     suffix = Path(path).suffix.lower()
