@@ -288,8 +288,8 @@ def two_by_two(odds_ratio: float, row: float = 0.5, column: float = 0.5) -> Arra
     column = real_number(column, "column is the probability of the first column, between 0 and 1")
     if not 1 / LARGEST_RATIO <= odds_ratio <= LARGEST_RATIO:
         raise ModelError(
-            f"An odds ratio to plan with is between {1 / LARGEST_RATIO:g} and {LARGEST_RATIO:g}; "
-            f"got {odds_ratio}."
+            f"An odds ratio to plan with is positive and finite, from {1 / LARGEST_RATIO:g} to "
+            f"{LARGEST_RATIO:g}; got {odds_ratio}."
         )
     if not (0 < row < 1 and 0 < column < 1):
         raise ModelError(
