@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WATCHED = ("dpcontingency/**/*.py", "dpcontingency/**/*.html", "data/*")
+WATCHED = ("dpcontingency/**/*.py", "dpcontingency/**/*.j2", "dpcontingency/**/*.css", "data/*")
 
 
 def digest() -> str:

@@ -53,13 +53,15 @@ def ratio(value: float) -> str:
 
     Examples
     --------
-    >>> ratio(1.23456), ratio(0.0), ratio(math.inf), ratio(12345.6), ratio(math.nan)
-    ('1.23', '0', '∞', '12,346', '')
+    >>> ratio(1.23456), ratio(0.0), ratio(math.inf), ratio(12345.6), ratio(1e25), ratio(math.nan)
+    ('1.23', '0', '∞', '12,346', '1e+25', '')
     """
     if math.isnan(value):
         return ""
     if math.isinf(value):
         return "∞"
+    if value >= 1e6:
+        return f"{value:.3g}"
     if value >= 1000:
         return f"{value:,.0f}"
     return "0" if value == 0 else f"{value:#.3g}".rstrip(".")
