@@ -148,6 +148,12 @@ def test_test_prints_and_serves_machines(folder):
     assert score["method"] == "score"
 
 
+def test_the_suffix_of_a_report_is_refused_before_the_release_is_read(tmp_path):
+    said = refused("report", tmp_path / "none.json", "--output", tmp_path / "r.htm")
+    assert "Name the file report.html, report.md or report.json" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_report_holds_what_was_asked(folder, tmp_path):
     printed = run(
         "report", folder / "release.json", "--output", tmp_path / "r.html",

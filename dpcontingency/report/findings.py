@@ -26,6 +26,7 @@ from dpcontingency.report.fit_tables import (
     criteria,
     differences_table,
     gof_table,
+    has_cells,
     ratios_table,
     residuals_table,
 )
@@ -271,7 +272,7 @@ def _count_ratios(fit: LogLinearResults) -> int:
 
 def _residuals(fit: LogLinearResults, key: str) -> Section:
     """The mosaic with the model's residuals, and the largest of these."""
-    if fit.model.cells.is_gaussian:
+    if not has_cells(fit):
         return Section("residuals", "Residuals")
     blocks: list[Block] = []
     if len(fit.model.release.domain.names) <= plots.MAX_FACTORS:

@@ -173,6 +173,11 @@ def ratios_table(frame: pd.DataFrame) -> Table:
     return Table("odds_ratios", "Odds ratios", columns, rows, 1, cut)
 
 
+def has_cells(fit: LogLinearResults) -> bool:
+    """Whether the table that a model is of was released, as such or as one of the margins."""
+    return not fit.model.cells.is_gaussian or fit.model.release.is_whole
+
+
 def residuals_table(fit: LogLinearResults) -> Table | None:
     """The cells that the model fits worst."""
     residuals = fit.resid_adjusted

@@ -15,6 +15,7 @@ from dpcontingency.inference.testresult import TestResult
 from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.report import plots
 from dpcontingency.report.findings import Findings, test_title
+from dpcontingency.report.fit_tables import has_cells
 from dpcontingency.report.kinds import Kind
 from dpcontingency.report.parts import (
     Block,
@@ -213,7 +214,7 @@ def _gaps_of(fit: LogLinearResults) -> Iterator[tuple[str, str]]:
             f"{name}: AIC, BIC and the likelihood ratio",
             "the fit does not maximise the likelihood: it is penalised, or by minimum chi-square",
         )
-    if fit.model.cells.is_gaussian:
+    if not has_cells(fit):
         yield (
             f"{name}: residuals of cells",
             "margins were released, and not the cells of the joint table",

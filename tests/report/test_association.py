@@ -1,6 +1,9 @@
 """Association plots by structure: bars whose heights, widths and areas are what they stand for."""
 
+from itertools import pairwise
+
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -9,9 +12,10 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, ModelError
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release.publish_margins import simulate_margins
+from dpcontingency.release.publish_margins import release_margins, simulate_margins
 from dpcontingency.release.release import Release
 from dpcontingency.report import plots
+from dpcontingency.tabulate import tabulate_margins
 
 VALUES = np.array([[30.0, 10, 25], [5, 40, 12]])
 
@@ -182,3 +186,17 @@ def test_it_says_what_it_shows():
     ax = drawn(released(VALUES, sigma=1.0))
     assert ax.get_label().startswith("Association plot of A and B. Heights are Pearson residuals")
     assert "of 6 cells; the largest is" in ax.get_label()
+
+
+def test_of_a_fit_whose_joint_table_cannot_exist_the_margin_is_compared():
+    names = [f"Q{i}" for i in range(30)]
+    domain, chain = Domain({name: ["x", "y"] for name in names}), list(pairwise(names))
+    answers = np.random.default_rng(4).choice(["x", "y"], (500, 30))
+    counted = tabulate_margins(pd.DataFrame(answers, columns=names), domain, chain)
+    release = release_margins(counted, chain, GDP(1))
+    fit = LogLinearModel(release, [("Q0",), *chain[1:]]).fit()
+    margin, fitted = release.margin("Q0", "Q1"), fit.fitted_margin("Q0", "Q1").to_numpy()
+    want = (margin.values.ravel() - fitted) / np.sqrt(fitted + margin.sd**2)
+    for name, bar in bars(drawn(fit, "Q0", "Q1")).items():
+        i, j = map(int, name.split("-")[1:])
+        assert bar.get_height() == pytest.approx(want[2 * i + j])

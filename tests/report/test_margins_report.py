@@ -170,3 +170,20 @@ def test_many_margins_are_cut_and_say_so():
     assert sum(len(table.rows) for table in cells) == 200
     assert "The first 2 of 9 cells are shown." in text
     assert "release.to\\_frame('F22', 'F23')" in text
+
+
+def test_a_margin_of_all_factors_has_the_residuals_of_its_cells(release):
+    whole = release.margin("A", "B")
+    fit = LogLinearModel(whole, "[A][B]").fit()
+    text = render(whole, ".md", models=[fit])
+    assert "margins were released, and not the cells of the joint table" not in text
+    assert "The largest adjusted residuals" in text
+    worst = fit.resid_adjusted.abs().idxmax()
+    place = fit.resid_adjusted.index.get_loc(worst)
+    noisy = float(fit.resid_response.iloc[place] + fit.fittedvalues.iloc[place])
+    assert (
+        f"| {worst[0]} | {worst[1]} | {noisy:,.1f} | {fit.fittedvalues[worst]:,.1f} | "
+        f"{fit.resid_adjusted[worst]:.2f} |"
+    ) in text
+    part = render(release, ".md", models=[LogLinearModel(release, "[A B][C]").fit()])
+    assert "margins were released, and not the cells of the joint table" in part
