@@ -129,8 +129,19 @@ def association_overview(
         _row(release, row, column, alpha) for row, column in (known if pairs is None else pairs)
     ]
     out = AssociationOverview(pd.DataFrame(rows, columns=COLUMNS).astype({"df": np.int64}))
-    out.notes = tuple(_notes(release, len(rows), len(known), alpha))
+    out.notes = (*_notes(release, len(rows), len(known), alpha), *_too_good(out))
     return out
+
+
+def _too_good(overview: pd.DataFrame) -> Iterator[str]:
+    """What an interval that ends at its estimate means: at most alpha / 2 of independent pairs."""
+    ended = overview[overview["upper"] <= overview["estimate"]]
+    if len(ended):
+        pairs = ", ".join(f"{row} and {column}" for row, column in ended[["row", "column"]].values)
+        yield (
+            f"The statistic of {pairs} is in the lower tail even of independence, so the interval "
+            "ends at the estimate: a fit too good says nothing of how small an association is."
+        )
 
 
 @singledispatch

@@ -173,3 +173,14 @@ def test_some_pairs_can_be_asked_for():
         dpc.association_overview(release, [("A", "Z")])
     with pytest.raises(PrivacyError, match="A, C"):
         dpc.association_overview(margins(), [("A", "C")])
+
+
+def test_an_interval_that_ends_at_its_estimate_is_explained():
+    domain = dpc.Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    even = dpc.Release.from_noisy_table([[100.1, 99.9], [99.9, 100.1]], domain, sigma=20.0)
+    overview = dpc.association_overview(even)
+    assert overview["upper"][0] == overview["estimate"][0] == 0
+    assert any("A and B is in the lower tail" in note for note in overview.notes)
+    assert "says nothing of how small" in overview.summary().replace("\n    ", " ")
+    uneven = dpc.Release.from_noisy_table([[130.0, 70.0], [70.0, 130.0]], domain, sigma=20.0)
+    assert not any("lower tail" in note for note in dpc.association_overview(uneven).notes)
