@@ -161,8 +161,8 @@ def ratios_table(frame: pd.DataFrame) -> Table:
         Column("in_words", "Odds ratio of"),
         Column("odds_ratio", "Estimate"),
         Column("interval", "95 % interval"),
-        Column("se_log", "SE of its log"),
-        Column("se_log_sampling", "of it sampling"),
+        Column("se_log", "Total SE of the log"),
+        Column("se_log_sampling", "Sampling SE of the log"),
     ]
     cut = ""
     if len(frame) > MAX_ROWS:
