@@ -169,7 +169,8 @@ class CoefficientResults(LikelihoodModelResults):
     """
 
     def __init__(self, model: Any, fit: Fit) -> None:
-        names = list(model.exog_names)
+        # Objects, because pandas' own type for text starts Arrow, which takes 6 MB.
+        names = pd.Index(model.exog_names, dtype=object)
         lost = fit.at_infinity
         estimates = np.where(lost, _LIMITS[fit.direction.astype(int)], fit.params)
         covariance = np.where(lost[:, None] | lost[None, :], np.nan, fit.covariance)

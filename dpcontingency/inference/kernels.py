@@ -72,9 +72,8 @@ def cell_moments(y: ArrayLike, rate: ArrayLike, variance: ArrayLike) -> CellMome
     >>> moments.mean.round(4)
     array([2.9188, 0.4186])
     """
-    columns = np.broadcast_arrays(np.atleast_1d(y), rate, variance)
-    # Copies: contiguous and writable, whatever came, so that one compiled version serves all
-    a, b, c = (np.array(column, dtype=np.float64, order="C") for column in columns)
+    (size,) = np.broadcast_shapes((1,), np.shape(y), np.shape(rate), np.shape(variance))
+    a, b, c = (_column(values, size) for values in (y, rate, variance))
     out = np.empty((5, a.size))
     n_parts = min(get_num_threads(), a.size // _CELLS_PER_THREAD)
     if n_parts <= 1:
@@ -84,6 +83,14 @@ def cell_moments(y: ArrayLike, rate: ArrayLike, variance: ArrayLike) -> CellMome
         with ThreadPoolExecutor(n_parts) as pool:
             list(pool.map(lambda start, end: _fill(a, b, c, out, start, end), ends, ends[1:]))
     return CellMoments(*out)
+
+
+def _column(values: ArrayLike, size: int) -> Floats:
+    """Contiguous and writable, whatever came, so that one compiled version serves all."""
+    column = np.asarray(values, dtype=np.float64)
+    if column.shape != (size,):
+        column = np.broadcast_to(column, size)
+    return np.require(column, requirements=["C", "A", "W"])
 
 
 @_compiled

@@ -467,15 +467,16 @@ class NoisyTableLikelihood:
         n = known.totals
         log_n = _log(n)
         low, high = np.full(n.size, -np.inf), np.full(n.size, np.inf)
-        moments: CellMoments | None = None
+        moments = CellMoments(*np.empty((5, 0)))
         cells: slice | Ints = slice(None)  # of strata that are not there yet
         for _ in range(_MAX_ROUNDS):
             log_rate = (log_pi + (log_n + tilt)[known.strata])[cells]
             rate = np.exp(np.minimum(log_rate, _LOG_RATE_LIMIT))
-            found = cell_moments(self.noisy[cells], rate, self.variances[cells])
-            if moments is None or isinstance(cells, slice):
-                moments = found
+            if isinstance(cells, slice):
+                del moments  # so that never two are in memory
+                moments = cell_moments(self.noisy, rate, self.variances)
             else:
+                found = cell_moments(self.noisy[cells], rate, self.variances[cells])
                 for column, values in zip(moments, found, strict=True):
                     column[cells] = values
             gap = known.sum(moments.mean) - n

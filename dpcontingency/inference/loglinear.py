@@ -468,9 +468,10 @@ class LogLinearModel(LikelihoodModel):
         the fit runs off; then the expected counts under equal rates take the place of the noisy
         cells, which makes one step of EM.
         """
-        start, equal = self._classical(self.cells.noisy), self._at(self._flat())
+        start = self._classical(self.cells.noisy)
         open_step = np.abs(self._design.dot(start.last_step)).max(initial=0.0)
         stays = start.converged and open_step < STEP_AT_INFINITY
+        equal = self._at(self._flat())
         if stays and self._at(start.beta).value >= equal.value:
             return start.beta
         return self.classical_fit(equal.cells.posterior_mean)

@@ -11,13 +11,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, ctx
 from scipy.special import ndtr, ndtri
 
+from dpcontingency._lazy import later
 from dpcontingency.errors import PrivacyError
+
+if TYPE_CHECKING:
+    import flint
+else:
+    flint = later("flint")
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,9 @@ class GDP:
         """
         ball = _delta_ball(self.mu, _nonnegative("epsilon", epsilon))
         nearest = float(ball.upper())
-        return min(1.0, nearest if arb(nearest) >= ball else math.nextafter(nearest, math.inf))
+        return min(
+            1.0, nearest if flint.arb(nearest) >= ball else math.nextafter(nearest, math.inf)
+        )
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon at which a Gaussian mechanism with this mu is (epsilon, delta)-DP.
@@ -290,16 +298,16 @@ def float_up(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def _delta_ball(mu: float, epsilon: float) -> arb:
+def _delta_ball(mu: float, epsilon: float) -> flint.arb:
     """A ball that contains delta(epsilon; mu), to about 60 bits.
 
     Where 2^11 bits do not suffice (mu above 10^12, or delta far below the smallest float), a ball
     around a bound from above: the first of the two terms.
     """
     for precision in (128, 256, 512, 1024, 2048):
-        with ctx.workprec(precision):
-            m, e = arb(mu), arb(epsilon)
-            root2 = arb(2).sqrt()
+        with flint.ctx.workprec(precision):
+            m, e = flint.arb(mu), flint.arb(epsilon)
+            root2 = flint.arb(2).sqrt()
             first = ((e / m - m / 2) / root2).erfc()
             second = ((e / m + m / 2) / root2).erfc()
             ball = (first - e.exp() * second) / 2
@@ -311,7 +319,7 @@ def _delta_ball(mu: float, epsilon: float) -> arb:
 
 def _at_most(mu: float, epsilon: float, delta: float) -> bool:
     """Whether delta(epsilon; mu) <= delta for certain."""
-    return bool(_delta_ball(mu, epsilon) <= arb(delta))
+    return bool(_delta_ball(mu, epsilon) <= flint.arb(delta))
 
 
 def last_certified(good: float, bad: float, certified: Callable[[float], bool]) -> float:

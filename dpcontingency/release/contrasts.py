@@ -25,13 +25,18 @@ from __future__ import annotations
 import math
 import secrets
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, ctx
 
+from dpcontingency._lazy import later
 from dpcontingency.release.sampler import Entropy, grid_exponent, read_words
+
+if TYPE_CHECKING:
+    import flint
+else:
+    flint = later("flint")
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -157,12 +162,12 @@ class _LazyNormals:
             have += 64
         self._known[cell] = numerator, have
 
-    def ball(self, cell: int) -> arb:
+    def ball(self, cell: int) -> flint.arb:
         """A ball that holds the draw; infinite while only zeros of it are known."""
         numerator, bits = self._known[cell]
-        unit = arb(2) ** -(bits + 1)
-        p = arb(2 * numerator + 1) * unit + arb(0, 1) * unit
-        magnitude = arb(2).sqrt() * (1 - 2 * p).erfinv()
+        unit = flint.arb(2) ** -(bits + 1)
+        p = flint.arb(2 * numerator + 1) * unit + flint.arb(0, 1) * unit
+        magnitude = flint.arb(2).sqrt() * (1 - 2 * p).erfinv()
         return -magnitude if self._negative[cell] else magnitude
 
 
@@ -180,10 +185,10 @@ def _decide(
         bits += 64
         for cell, _ in corners:
             cells.refine(cell, bits)
-        with ctx.workprec(bits + 128):
-            total = arb(0)
+        with flint.ctx.workprec(bits + 128):
+            total = flint.arb(0)
             for cell, odd in corners:
                 total += -cells.ball(cell) if odd else cells.ball(cell)
-            nearest = (total * arb(steps) + arb(0.5)).floor().unique_fmpz()
+            nearest = (total * flint.arb(steps) + flint.arb(0.5)).floor().unique_fmpz()
         if nearest is not None:
             return int(nearest)

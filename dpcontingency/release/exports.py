@@ -7,17 +7,22 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from dpcontingency._lazy import later
 from dpcontingency.domain import Domain, Label, label_text
 from dpcontingency.errors import ReleaseError
 from dpcontingency.release import files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa, pq = later("pyarrow"), later("pyarrow.parquet")
 
 METADATA_KEY = b"dpcontingency"
 

@@ -17,13 +17,19 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, ctx
 from scipy.special import ndtri
 
+from dpcontingency._lazy import later
 from dpcontingency.errors import PrivacyError
+
+if TYPE_CHECKING:
+    import flint
+else:
+    flint = later("flint")
 
 GRID_STEPS_PER_SIGMA = 2**10
 FINEST_GRID = 20  # 2^-20: counts up to 2^42 plus noise stay within 64-bit integers of grid steps
@@ -64,7 +70,7 @@ class Law:
     name: str
     variance: float
     quantile: Callable[[Array], Array]
-    upper_tail: Callable[[arb], arb]
+    upper_tail: Callable[[flint.arb], flint.arb]
     simulate: Callable[[np.random.Generator, int], Array]
 
 
@@ -72,7 +78,7 @@ GAUSSIAN = Law(
     name="Gaussian",
     variance=1.0,
     quantile=lambda p: np.asarray(-ndtri(p)),
-    upper_tail=lambda x: (x / arb(2).sqrt()).erfc() / 2,
+    upper_tail=lambda x: (x / flint.arb(2).sqrt()).erfc() / 2,
     simulate=lambda rng, size: rng.standard_normal(size),
 )
 
@@ -219,12 +225,12 @@ def _decide(numerator: int, bits: int, scale: float, entropy: Entropy, law: Law 
             continue
         # One rounding boundary is near: find the grid point by the quantile, then test the
         # interval of probabilities against the exact boundaries on either side of it.
-        with ctx.workprec(bits + 128):
-            low = arb(numerator) * arb(2) ** -bits
-            high = arb(numerator + 1) * arb(2) ** -bits
+        with flint.ctx.workprec(bits + 128):
+            low = flint.arb(numerator) * flint.arb(2) ** -bits
+            high = flint.arb(numerator + 1) * flint.arb(2) ** -bits
             guess = float(law.quantile(np.asarray(float(low.mid())))) * scale
             for candidate in {max(0, round(guess) + shift) for shift in (-1, 0, 1)}:
-                outer = law.upper_tail(arb(2 * candidate + 1) / 2 / scale)
-                inner = law.upper_tail(arb(max(0, 2 * candidate - 1)) / 2 / scale)
+                outer = law.upper_tail(flint.arb(2 * candidate + 1) / 2 / scale)
+                inner = law.upper_tail(flint.arb(max(0, 2 * candidate - 1)) / 2 / scale)
                 if bool(outer <= low) and bool(high <= inner):
                     return candidate
