@@ -51,6 +51,7 @@ bench: $(VENV)/.stamp-test ## the benchmarks, about 40 minutes, into benchmarks/
 
 validity: $(VENV)/.stamp-test ## size, coverage and power by simulation, about 40 minutes
 	$(BIN)/python benchmarks/validity.py
+	$(BIN)/python benchmarks/power.py
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/measures.py
 
