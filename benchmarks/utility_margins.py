@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy import stats
 from utility import RESULTS, read
 
 from dpcontingency.domain import Domain
@@ -111,7 +112,7 @@ def coverage() -> pd.DataFrame:
     for mu in MUS:
         plan = plan_margins(domain, pairs, GDP(mu))
         for layout, replicates in (("margins", REPLICATES), ("joint", JOINT_REPLICATES)):
-            covered, errors, missing, unfinished = [], [], 0, 0
+            covered, by_score, errors, missing, unfinished = [], [], [], 0, 0
             for _ in range(replicates):
                 table = rng.multinomial(n, probabilities).reshape(domain.shape)
                 release: Any = (
@@ -125,19 +126,31 @@ def coverage() -> pd.DataFrame:
                 ends, there = fit.conf_int().to_numpy(), fit.bse.notna().to_numpy()
                 inside = (ends[:, 0] < truth.params) & (truth.params < ends[:, 1])
                 covered.append(inside[there].mean())
+                by_score.append(np.mean(kept_by_score(fit, truth.params.to_numpy())))
                 errors.append(fit.bse.median())
             rows.append(
                 {
                     "mu": mu,
                     "layout": layout,
                     "replicates": replicates,
-                    "coverage": np.mean(covered),
+                    "wald": np.mean(covered),
+                    "score": np.mean(by_score),
                     "median_se": np.median(errors),
                     "no_finite_estimate": missing,
                     "not_converged": unfinished,
                 }
             )
     return pd.DataFrame(rows)
+
+
+def kept_by_score(fit: Any, truth: Array) -> list[bool]:
+    """Whether each coefficient's score interval holds its true value: a score test keeps it."""
+    kept = []
+    for j, value in enumerate(truth):
+        profile = fit._profile(np.eye(truth.size)[j])
+        profile.loglike(value)
+        kept.append(bool(fit._score_statistic(profile._warm[value]) <= stats.chi2.ppf(0.95, 1)))
+    return kept
 
 
 def model_of(counts: Array, domain: Domain, pairs: list[tuple[str, ...]]) -> Any:
@@ -271,7 +284,9 @@ def main() -> None:
             *markdown(shown),
             "",
             "All two-way model of the Czech autoworkers (n = 1841, 21 coefficients), counts drawn",
-            "from its fit: coverage of 95 % intervals and median standard error.",
+            "from its fit: mean coverage of 95 % intervals, Wald (where there is an estimate) and",
+            "score (of all), and median standard error. Monte-Carlo SE of a coverage 0.002 with",
+            "1,000 releases and 0.004 with 200.",
             "",
             *markdown(intervals),
             "",
