@@ -26,6 +26,7 @@ from dpcontingency.report.drawing import (
     new_axes,
     residual_handles,
     shade_of,
+    with_room,
 )
 from dpcontingency.report.edges import Label, write_edge
 from dpcontingency.report.residuals import (
@@ -125,15 +126,16 @@ def association(
     [1.92, -3.28, -1.74, 2.35]
     """
     departure = departure_of(release_or_results, row, column)
+    own = ax is None
     if ax is None:
         n_rows, n_columns = departure.possible.shape
         ax = new_axes(
-            min(5.5 + 0.35 * max(n_columns - 5, 0), 14.0),
-            min(3.0 + 0.45 * max(n_rows - 3, 0), 14.0),
+            min(3.6 + 0.35 * max(n_columns - 5, 0), 12.0),
+            min(2.5 + 0.45 * max(n_rows - 3, 0), 13.0),
         )
     _draw(ax, departure, row, column)
     describe(ax, f"Association plot of {row} and {column}.", *_in_words(departure))
-    return ax
+    return with_room(ax) if own else ax
 
 
 def departure_of(

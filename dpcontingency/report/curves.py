@@ -29,6 +29,7 @@ from dpcontingency.report.drawing import (
     legend,
     new_axes,
     plain_log_ticks,
+    with_room,
 )
 
 Array = npt.NDArray[np.float64]
@@ -36,8 +37,8 @@ Array = npt.NDArray[np.float64]
 # Lines of a power curve: colours, and dashes for black and white.
 CURVE_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 DASHES = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
-CURVE_SIZE = (6.0, 4.0)
-SQUARE = (4.8, 4.4)
+CURVE_SIZE = (5.3, 3.4)
+SQUARE = (3.9, 3.9)
 
 TAIL = 8.0  # standard deviations: the error rates beyond are below 1e-15
 
@@ -87,6 +88,7 @@ def power_curve(frame: pd.DataFrame, ax: Axes | None = None, *, wanted: float = 
             "A power curve is drawn from the frame that dpcontingency.power_curve makes, with "
             f"some finite loss in it; missing: {', '.join(missing) or 'a finite mu'}."
         )
+    own = ax is None
     if ax is None:
         ax = new_axes(*CURVE_SIZE)
     handles, said = [], []
@@ -94,8 +96,9 @@ def power_curve(frame: pd.DataFrame, ax: Axes | None = None, *, wanted: float = 
         colour, dash = CURVE_COLOURS[k % len(CURVE_COLOURS)], DASHES[k % len(DASHES)]
         finite = rows[np.isfinite(rows["mu"])].sort_values("mu")
         handles += ax.plot(
-            finite["mu"], finite["power"], color=colour, linestyle=dash, label=f"{n:,.10g}"
-        )
+            finite["mu"], finite["power"], color=colour, linestyle=dash, label=f"{n:,.10g}",
+            marker="o" if len(finite) == 1 else "",  # a line of one point cannot be seen
+        )  # fmt: skip
         for most in rows["power"][np.isinf(rows["mu"])]:
             ax.axhline(float(most), color=colour, linewidth=0.6)
         if len(finite):
@@ -111,7 +114,7 @@ def power_curve(frame: pd.DataFrame, ax: Axes | None = None, *, wanted: float = 
     dress(ax, x="privacy loss mu", y="power")
     legend(ax, handles, "records")
     describe(ax, "Power of a test against the privacy loss mu.", *said)
-    return ax
+    return with_room(ax) if own else ax
 
 
 def trade_off(privacy_or_release: GDP | Release | MarginRelease, ax: Axes | None = None) -> Axes:
@@ -154,6 +157,7 @@ def trade_off(privacy_or_release: GDP | Release | MarginRelease, ax: Axes | None
     type II error at least 74.04 %
     """
     privacy, warning = _loss(privacy_or_release)
+    own = ax is None
     if ax is None:
         ax = new_axes(*SQUARE)
     alpha = _levels(privacy.mu)
@@ -184,7 +188,7 @@ def trade_off(privacy_or_release: GDP | Release | MarginRelease, ax: Axes | None
         "that learns nothing has 95 %.",
         warning,
     )
-    return ax
+    return with_room(ax) if own else ax
 
 
 def _loss(source: object) -> tuple[GDP, str]:

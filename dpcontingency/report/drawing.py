@@ -8,7 +8,8 @@ import math
 import re
 import unicodedata
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +24,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import Bbox
 
 FONT = 9.0
+ROOM = 0.05  # inches at the edges of a figure
 LONGEST = 28  # Latin letters of a name
-LARGEST_LOG = 300.0  # of a ratio that is drawn and printed as a number
+LARGEST_LOG = 300.0  # of a ratio that is drawn
 INK = "#1c1d1e"  # `svg` turns it into the colour of the text around the plot
 FAINT = "#808080"  # can be seen on white and on black
 DARK_TEXT, LIGHT_TEXT = "#111111", "#ffffff"  # on filled areas, which stay as they are
@@ -123,8 +126,42 @@ def text_on(colour: str) -> str:
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """The axes of a new figure of this size in inches."""
-    return plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+    """Axes of this size in inches that fill a new figure, until `with_room` makes it larger."""
+    figure = plt.figure(figsize=(width, height))
+    figure.subplots_adjust(0, 0, 1, 1)
+    return figure.add_subplot()
+
+
+def with_room(ax: Axes) -> Axes:
+    """New axes, once all is drawn, in a figure that has room for what stands around them.
+
+    The axes keep their size. What is added later, such as a title, takes its room from them.
+    """
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    with _any_script():
+        figure.draw_without_rendering()
+        around = ax.get_tightbbox()
+    inches = figure.dpi_scale_trans.inverted()
+    inner = ax.bbox.transformed(inches)
+    outer = Bbox.union([inner, *([around.transformed(inches)] if around else [])]).padded(ROOM)
+    figure.set_size_inches(outer.width, outer.height)
+    figure.subplots_adjust(
+        (inner.x0 - outer.x0) / outer.width,
+        (inner.y0 - outer.y0) / outer.height,
+        (inner.x1 - outer.x0) / outer.width,
+        (inner.y1 - outer.y0) / outer.height,
+    )
+    figure.set_layout_engine("constrained", w_pad=ROOM, h_pad=ROOM)
+    return ax
+
+
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """No warning of letters that matplotlib's font lacks, where it is not what draws them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+        yield
 
 
 def dress(ax: Axes, *, x: str = "", y: str = "", sides: Sequence[str] = ("left", "bottom")) -> None:
@@ -155,22 +192,6 @@ def _decimal(value: float) -> str:
     return f"10{digits}"
 
 
-def ratio_text(log_ratio: float) -> str:
-    """A ratio as printed, from its logarithm.
-
-    Examples
-    --------
-    >>> [ratio_text(x) for x in (0.0, -3.0, 8.0, 800.0, math.nan)]
-    ['1', '0.0498', '2,981', '∞', 'unknown']
-    """
-    if math.isnan(log_ratio):
-        return "unknown"
-    if log_ratio > LARGEST_LOG:
-        return "∞"
-    ratio = math.exp(log_ratio)
-    return f"{ratio:,.0f}" if 1e3 <= ratio < 1e6 else f"{ratio:.3g}"
-
-
 def write(ax: Axes, x: float, y: float, text: str, **properties: Any) -> Text:
     """Write a text that is not read as TeX, in the colour of the text around the plot."""
     settings = {"color": INK, "fontsize": FONT, "parse_math": False, "clip_on": False}
@@ -194,11 +215,28 @@ def legend(ax: Axes, handles: Sequence[Any], title: str | None = None, **propert
     return made
 
 
-def above(ax: Axes, handles: Sequence[Any], columns: int = 2, title: str | None = None) -> Legend:
-    """A legend in a line above the axes, where it covers nothing."""
+def pitch(labels: Sequence[str]) -> float:
+    """Inches from one row of a plot to the next, by the lines of their labels."""
+    return 0.4 if any("\n" in label for label in labels) else 0.26
+
+
+def above(ax: Axes, marks: Mapping[str, tuple[str, dict[str, Any]]]) -> Legend:
+    """A legend above the axes, where it covers nothing, of the marks that were drawn.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Whose lines have gids such as ``noise-3``.
+    marks : mapping of str to (str, dict)
+        What a mark means and how it looks, by the first part of its gid.
+    """
+    drawn = {str(line.get_gid()).rpartition("-")[0] for line in ax.lines}
+    handles = [
+        Line2D([], [], label=label, **look) for key, (label, look) in marks.items() if key in drawn
+    ]
     return legend(
-        ax, handles, title, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns,
-        borderaxespad=0.2, columnspacing=1.5,
+        ax, handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2,
+        columnspacing=1.5,
     )  # fmt: skip
 
 
@@ -262,11 +300,11 @@ def short_inside(text: str, longest: float) -> str:
     return f"{head.rstrip()}…{tail.lstrip()}"
 
 
-def in_lines(parts: Iterable[str], longest: float, lines: int = 2) -> str:
-    """Parts of a label put on lines as they fit; what is too long is cut in its middle."""
+def in_lines(parts: Iterable[str], longest: float) -> str:
+    """Parts of a label put on two lines as they fit; what is too long is cut in its middle."""
     out = [""]
     for part in map(clean, parts):
-        if out[-1] and ems(out[-1] + part) > longest * LETTER and len(out) < lines:
+        if out[-1] and ems(out[-1] + part) > longest * LETTER and len(out) < 2:
             out.append("")
         out[-1] += part
     return "\n".join(short_inside(line.strip(), longest) for line in out)
@@ -305,9 +343,8 @@ def svg(figure: Figure, description: str | None = None, prefix: str = "plot") ->
     settings: Any = {"svg.hashsalt": "dpcontingency", "svg.fonttype": "none"}
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     buffer = io.StringIO()
-    with mpl.rc_context(settings), warnings.catch_warnings():
-        # The reader's browser draws the text, in whatever script, and not matplotlib's font.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from", category=UserWarning)
+    # The reader's browser draws the text, in whatever script.
+    with mpl.rc_context(settings), _any_script():
         figure.savefig(
             buffer, format="svg", transparent=True, bbox_inches="tight", metadata=nothing
         )

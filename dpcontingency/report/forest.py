@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from scipy import stats
 
 from dpcontingency.errors import ModelError
@@ -19,25 +18,33 @@ from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.report.drawing import (
     BLUE,
     FAINT,
-    FONT,
     INK,
     LARGEST_LOG,
-    LETTER,
     above,
     clean,
     describe,
     dress,
-    ems,
     in_lines,
     new_axes,
+    pitch,
     plain_log_ticks,
-    ratio_text,
+    with_room,
     write,
 )
+from dpcontingency.report.numbers import ratio
 
 MAX_ROWS = 150
 LABEL = 52  # Latin letters of a row's label
+IN_WORDS = 40  # rows
 REACH = 6.0  # of the typical half interval: what goes further beyond all estimates is cut
+
+MARKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sampling": ("sampling alone", {"color": BLUE, "linewidth": 5}),
+    "total": ("sampling and noise", {"color": INK, "linewidth": 1.2}),
+    "goes-on": ("goes on", {"marker": ">", "linestyle": "", "color": INK, "markersize": 5}),
+    "infinite": ("at infinity", {"marker": ">", "linestyle": "", "color": INK}),
+    "open": ("no estimate", {"marker": "x", "linestyle": "", "color": INK}),
+}
 
 
 @dataclass(frozen=True)
@@ -205,8 +212,9 @@ def odds_ratios(source: LogLinearResults | pd.DataFrame, ax: Axes | None = None)
 def _ratio_row(label: Any, values: dict[Any, Any]) -> Row:
     """One row of `odds_ratios`, on the log scale."""
     log_or, se = float(values["log_or"]), float(values["se"])
-    with np.errstate(divide="ignore"):
-        lower, upper = np.log(float(values["lower"])), np.log(float(values["upper"]))
+    with np.errstate(divide="ignore", over="ignore"):
+        value, *ends = (float(x) for x in (np.exp(log_or), values["lower"], values["upper"]))
+        lower, upper = np.log(ends)
     names = [str(part) for part in label] if isinstance(label, tuple) else [str(label)]
     parts = [names[0], *(f" × {column}" for column in names[1:2])]
     parts += [f", {at}" for at in names[2:] if at]
@@ -214,9 +222,7 @@ def _ratio_row(label: Any, values: dict[Any, Any]) -> Row:
     # The interval's own quantile, whatever its level.
     sampling = (upper - log_or) * alone / se if se > 0 else alone
     text = str(values["reason"]) if math.isnan(log_or) else ""
-    if not text:
-        ends = f"{ratio_text(lower)} to {ratio_text(upper)}"
-        text = f"{ratio_text(log_or)} ({ends})"
+    text = text or f"{ratio(value)} ({' to '.join(map(ratio, ends))})"
     return Row(tuple(parts), log_or, lower, upper, sampling, text)
 
 
@@ -249,8 +255,9 @@ def _forest(
         )
     labels = [in_lines(row.label, LABEL) for row in rows]
     texts = [clean(row.text) for row in rows]
+    own = ax is None
     if ax is None:
-        ax = new_axes(*_size(labels, texts))
+        ax = new_axes(3.2, pitch(labels) * len(labels))
     view = _view(rows)
     scale = np.exp if logarithmic else np.asarray
     for k, row in enumerate(rows):
@@ -266,8 +273,8 @@ def _forest(
     ax.set_yticks(range(len(rows)), labels, parse_math=False)
     dress(ax, x=what, sides=("bottom",))
     ax.tick_params(axis="y", length=0, pad=9)
-    above(ax, _handles(ax), columns=3)
-    return ax
+    above(ax, MARKS)
+    return with_room(ax) if own else ax
 
 
 def _view(rows: Sequence[Row]) -> tuple[float, float]:
@@ -328,30 +335,7 @@ def _draw_row(ax: Axes, k: int, row: Row, view: tuple[float, float], scale: Any)
     put(row.estimate, "o", f"estimate-{k}", 5)
 
 
-def _handles(ax: Axes) -> list[Line2D]:
-    """What the marks that were drawn mean."""
-    drawn = {str(line.get_gid()).rpartition("-")[0] for line in ax.lines}
-    looks: dict[str, tuple[str, dict[str, Any]]] = {
-        "sampling": ("sampling alone", {"color": BLUE, "linewidth": 5}),
-        "total": ("sampling and noise", {"color": INK, "linewidth": 1.2}),
-        "goes-on": ("goes on", {"marker": ">", "linestyle": "", "color": INK, "markersize": 5}),
-        "infinite": ("at infinity", {"marker": ">", "linestyle": "", "color": INK}),
-        "open": ("no estimate", {"marker": "x", "linestyle": "", "color": INK}),
-    }
-    return [
-        Line2D([], [], label=label, **look) for key, (label, look) in looks.items() if key in drawn
-    ]
-
-
-def _size(labels: Sequence[str], texts: Sequence[str]) -> tuple[float, float]:
-    """Inches for the rows, with room for their labels and numbers."""
-    widest = max(ems(line) for label in labels for line in label.split("\n"))
-    numbers = max(map(ems, texts))
-    pitch = 0.36 if any("\n" in label for label in labels) else 0.25
-    return 3.4 + (widest + numbers + 2 * LETTER) * FONT / 72, 1.1 + pitch * len(labels)
-
-
-def _in_words(rows: Sequence[Row], most: int = 40) -> list[str]:
-    """Each row in words."""
-    said = [f"{''.join(row.label)}: {row.text}." for row in rows[:most]]
-    return said if len(rows) <= most else [*said, f"And {len(rows) - most} more."]
+def _in_words(rows: Sequence[Row]) -> list[str]:
+    """The first rows in words."""
+    said = [f"{''.join(row.label)}: {row.text}." for row in rows[:IN_WORDS]]
+    return said if len(rows) <= IN_WORDS else [*said, f"And {len(rows) - IN_WORDS} more."]

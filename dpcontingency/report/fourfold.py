@@ -28,11 +28,12 @@ from dpcontingency.report.drawing import (
     legend,
     look,
     new_axes,
-    ratio_text,
     short,
     short_inside,
+    with_room,
     write,
 )
+from dpcontingency.report.numbers import ratio
 from dpcontingency.report.residuals import source_of
 
 Array = npt.NDArray[np.float64]
@@ -68,8 +69,8 @@ class Panel:
         The released cells.
     log_or, lower, upper : float
         The log odds ratio and its interval.
-    reason : str
-        Why there is no odds ratio.
+    text : str
+        The odds ratio with its interval, or why there is none.
     """
 
     title: str
@@ -77,7 +78,7 @@ class Panel:
     log_or: float
     lower: float
     upper: float
-    reason: str
+    text: str
 
 
 def fourfold(
@@ -149,15 +150,17 @@ def fourfold(
     panels, levels = panels_of(release, row, column, given, alpha)
     columns = min(ACROSS, len(panels)) if len(panels) != 4 else 2
     rows = -(-len(panels) // columns)
+    left, right = -1.7, STEP[0] * (columns - 1) + 1.1
+    top, bottom = 1.36, -STEP[1] * (rows - 1) - 1.4
+    above = top + (0.9 if given else 0.4)
+    own = ax is None
     if ax is None:
-        width, height = STEP[0] * columns * INCHES, STEP[1] * rows * INCHES
-        ax = new_axes(width + 2.8, height + 0.6)
+        ax = new_axes((right - left) * INCHES, (above - bottom) * INCHES)
     for k, panel in enumerate(panels):
         centre = (STEP[0] * (k % columns), -STEP[1] * (k // columns))
         _draw(ax, k, panel, centre, levels, beside=k % columns == 0)
-    top, bottom = (1.36, -STEP[1] * (rows - 1) - 1.4)
-    ax.set_xlim(-1.7, STEP[0] * (columns - 1) + 1.1)
-    ax.set_ylim(bottom, top + (0.9 if given else 0.4))
+    ax.set_xlim(left, right)
+    ax.set_ylim(bottom, above)
     ax.set_aspect("equal")
     ax.set_axis_off()
     middle = STEP[0] * (columns - 1) / 2, -STEP[1] * (rows - 1) / 2
@@ -172,7 +175,7 @@ def fourfold(
         "Cell", loc="center left", bbox_to_anchor=(1.0, 0.5), handleheight=1.2,
     )  # fmt: skip
     describe(ax, f"Fourfold display of {row} and {column}.", *map(_in_words, panels))
-    return ax
+    return with_room(ax) if own else ax
 
 
 def panels_of(
@@ -202,15 +205,20 @@ def panels_of(
     model = LogLinearModel(margin, [domain.names])
     ratios = model.fit(warn_convergence=False).odds_ratios(row, column, alpha=alpha)
     with np.errstate(divide="ignore"):
-        ends = np.log(ratios[["lower", "upper"]].to_numpy(dtype=np.float64))
+        logs = np.log(ratios[["lower", "upper"]].to_numpy(dtype=np.float64))
+    texts = [
+        line["reason"] if math.isnan(line["log_or"]) else
+        f"odds ratio {ratio(line['odds_ratio'])} ({ratio(line['lower'])} to {ratio(line['upper'])})"
+        for line in ratios.to_dict("records")
+    ]  # fmt: skip
     panels = [
-        Panel(at, cells, log_or, lower, upper, reason)
-        for at, cells, log_or, (lower, upper), reason in zip(
+        Panel(at, cells, log_or, lower, upper, text)
+        for at, cells, log_or, (lower, upper), text in zip(
             ratios.index.get_level_values("at"),
             margin.noisy.reshape(count, 2, 2),
             ratios["log_or"],
-            ends,
-            ratios["reason"],
+            logs,
+            texts,
             strict=True,
         )
     ]
@@ -270,12 +278,12 @@ def _draw(
     if panel.title:
         write(ax, x, y + 1.36, short_inside(panel.title, 28), ha="center", va="bottom")
     for j, text in enumerate(levels[1]):
-        write(ax, x + j - 0.5, y + 1.06, short(text, 15), ha="center", va="bottom",
+        write(ax, x + j - 0.5, y + 1.06, short(text, 12), ha="center", va="bottom",
               fontsize=FONT - 1)  # fmt: skip
     for i, text in enumerate(levels[0]) if beside else ():
-        write(ax, x - 1.08, y + 0.5 - i, short(text, 15), ha="right", va="center", rotation=90,
+        write(ax, x - 1.08, y + 0.5 - i, short(text, 12), ha="right", va="center", rotation=90,
               fontsize=FONT - 1)  # fmt: skip
-    said = _ratio_text(panel) if known else "no odds ratio"
+    said = panel.text if known else "no odds ratio"
     write(ax, x, y - 1.08, said, ha="center", va="top", fontsize=FONT - 1)
 
 
@@ -290,12 +298,6 @@ def _ring(ax: Axes, panel: Panel, centre: tuple[float, float], at: tuple[int, in
                        edgecolor=INK, linewidth=0.8, gid=f"ring-{k}-{i}-{j}"))  # fmt: skip
 
 
-def _ratio_text(panel: Panel) -> str:
-    """The odds ratio with its interval."""
-    value, lower, upper = map(ratio_text, (panel.log_or, panel.lower, panel.upper))
-    return f"odds ratio {value} ({lower} to {upper})"
-
-
 def _number(value: float) -> str:
     """A released cell."""
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1e5 else f"{value:,.1f}"
@@ -303,5 +305,5 @@ def _number(value: float) -> str:
 
 def _in_words(panel: Panel) -> str:
     """A panel in words."""
-    said = panel.reason if math.isnan(panel.log_or) else _ratio_text(panel)
+    said = panel.text
     return f"{panel.title}: {said}." if panel.title else f"{said[:1].upper()}{said[1:]}."

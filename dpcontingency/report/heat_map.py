@@ -16,11 +16,10 @@ from dpcontingency.report.drawing import (
     FONT,
     INK,
     describe,
-    ems,
     legend,
     new_axes,
-    short,
     text_on,
+    with_room,
 )
 from dpcontingency.report.edges import Label, write_edge
 
@@ -101,11 +100,10 @@ def heat_map(overview: pd.DataFrame, ax: Axes | None = None) -> Axes:
             f"A heat map shows the pairs of 2 to {MAX_FACTORS} factors; got {len(names)}. Take the "
             "rows of some of them."
         )
+    own = ax is None
     if ax is None:
         side = max(CELL * (len(names) - 1), 1.4)
-        label = max(ems(short(name)) for name in names) * FONT / 72
-        below = label if label > side / (len(names) - 1) else 0.2
-        ax = new_axes(side + label + 2.2, side + below + 0.6)
+        ax = new_axes(side, side)
     place = {name: k for k, name in enumerate(names)}
     small = len(names) > WITH_INTERVALS
     for k, pair in enumerate(pairs):
@@ -121,7 +119,7 @@ def heat_map(overview: pd.DataFrame, ax: Axes | None = None) -> Axes:
     _legend(ax, missing=any(math.isnan(pair["estimate"]) for pair in pairs))
     describe(ax, "Cramer's V of all pairs of factors, which allows for the noise.",
              *(_in_words(pair) for pair in pairs))  # fmt: skip
-    return ax
+    return with_room(ax) if own else ax
 
 
 def _draw_cell(ax: Axes, k: int, pair: dict[Any, Any], at: tuple[int, int], *, small: bool) -> None:

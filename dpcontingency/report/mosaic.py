@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from dpcontingency.domain import Domain, label_text
@@ -28,8 +26,10 @@ from dpcontingency.report.drawing import (
     look,
     mark_handle,
     mark_look,
+    new_axes,
     residual_handles,
     shade_of,
+    with_room,
 )
 from dpcontingency.report.edges import Label, Side, write_edge
 from dpcontingency.report.residuals import shading
@@ -86,6 +86,7 @@ def mosaic(
 
     Examples
     --------
+    >>> from matplotlib.figure import Figure
     >>> from dpcontingency.domain import Domain
     >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     >>> release = Release.from_noisy_table([[31.5, -1.2], [17.7, 25.2]], domain, sigma=2.0)
@@ -95,8 +96,9 @@ def mosaic(
     """
     release, residuals = shading(release_or_results)
     names = _split_order(release.domain, order)
+    own = ax is None
     if ax is None:
-        ax = blank(plt.figure(figsize=figure_size(release.domain)))
+        ax = new_axes(*_size(release.domain))
     axes = [release.domain.axis(name) for name in names]
     shown = _Mosaic(
         domain=release.domain.project(names),
@@ -107,20 +109,15 @@ def mosaic(
     )
     shown.draw(ax)
     describe(ax, f"Mosaic plot of {', '.join(names)}.", *shown.in_words())
-    return ax
+    return with_room(ax) if own else ax
 
 
-def figure_size(domain: Domain) -> tuple[float, float]:
-    """Inches that leave room for the labels of a mosaic of this domain, its legend beside it."""
+def _size(domain: Domain) -> tuple[float, float]:
+    """Inches that leave room for the names of most levels along the edges."""
     split = sorted(domain.shape, reverse=True)
     across = split[0] * (split[2] if len(split) > 2 else 1)
     down = (split[1] if len(split) > 1 else 1) * (split[3] if len(split) > 3 else 1)
-    return 7.5 + min(0.25 * max(across - 8, 0), 4.0), 4.2 + min(0.25 * max(down - 6, 0), 4.0)
-
-
-def blank(figure: Figure) -> Axes:
-    """Axes that leave room for the labels of a mosaic, and for its legend on the right."""
-    return figure.add_axes((0.17, 0.15, 0.53, 0.68))
+    return 4.0 + min(0.13 * max(across - 8, 0), 2.1), 2.9 + min(0.17 * max(down - 6, 0), 2.7)
 
 
 def _split_order(domain: Domain, order: Sequence[str] | None) -> tuple[str, ...]:

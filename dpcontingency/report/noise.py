@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from dpcontingency.errors import ModelError, ReleaseError
 from dpcontingency.release.margins import MarginRelease
@@ -25,10 +24,11 @@ from dpcontingency.report.drawing import (
     above,
     describe,
     dress,
-    ems,
     in_lines,
     new_axes,
+    pitch,
     plain_log_ticks,
+    with_room,
     write,
 )
 from dpcontingency.report.residuals import Released, source_of
@@ -48,6 +48,14 @@ SAMPLING: dict[str, Any] = {"linestyle": "", "marker": "o", "color": BLUE, "mark
 NOISE: dict[str, Any] = {"linestyle": "", "marker": "D", "color": VERMILION, "markersize": 5}
 BELOW: dict[str, Any] = {"linestyle": "", "marker": "<", "color": INK, "markersize": 5,
                          "clip_on": False}  # fmt: skip
+MARKS = {
+    "noise": ("noise, SD", NOISE),
+    "sampling": ("sampling, SD", SAMPLING),
+    "median": ("median cell", MEDIAN),
+    "cells": ("all cells", CELLS),
+    "below": ("and lower", BELOW),
+    "eaten": ("noise above the median cell", EATEN),
+}
 
 
 @dataclass(frozen=True)
@@ -167,10 +175,9 @@ def noise_versus_signal(
         source = results.model.release
     signals, left_out = signals_of(source, margins)
     labels = [in_lines(_parts(signal.factors), LABEL) for signal in signals]
+    own = ax is None
     if ax is None:
-        widest = max(ems(line) for text in labels for line in text.split("\n"))
-        pitch = 0.36 if any("\n" in text for text in labels) else 0.26
-        ax = new_axes(4.8 + widest * FONT / 72, 1.3 + pitch * len(signals))
+        ax = new_axes(3.4, pitch(labels) * (len(labels) + 0.7))
     low, high = _view(signals)
     for k, signal in enumerate(signals):
         _draw_row(ax, k, signal, low)
@@ -183,7 +190,7 @@ def noise_versus_signal(
     plain_log_ticks(ax)
     dress(ax, x="records in a cell", sides=("bottom",))
     ax.tick_params(axis="y", length=0, pad=9)
-    above(ax, _handles(ax), columns=3)
+    above(ax, MARKS)
     if noisy:
         write(ax, 1.04, -0.9, "below 2 noise SD", transform=ax.get_yaxis_transform(), va="center",
               fontsize=FONT - 1)  # fmt: skip
@@ -191,7 +198,7 @@ def noise_versus_signal(
         ax.set_xlabel(f"records in a cell\n{left_out}")
     describe(ax, "Noise in a cell of each margin beside the sizes of its cells.",
              *map(_in_words, signals), left_out)  # fmt: skip
-    return ax
+    return with_room(ax) if own else ax
 
 
 def signals_of(
@@ -277,22 +284,6 @@ def _draw_row(ax: Axes, k: int, signal: Signal, low: float) -> None:
     ):
         if value > low:
             ax.plot(value, k, gid=f"{name}-{k}", **look)
-
-
-def _handles(ax: Axes) -> list[Line2D]:
-    """What the marks that were drawn mean."""
-    drawn = {str(line.get_gid()).rpartition("-")[0] for line in ax.lines}
-    looks = {
-        "noise": ("noise, SD", NOISE),
-        "sampling": ("sampling, SD", SAMPLING),
-        "median": ("median cell", MEDIAN),
-        "cells": ("all cells", CELLS),
-        "below": ("and lower", BELOW),
-        "eaten": ("noise above the median cell", EATEN),
-    }
-    return [
-        Line2D([], [], label=label, **look) for key, (label, look) in looks.items() if key in drawn
-    ]
 
 
 def _said(signal: Signal) -> str:

@@ -54,10 +54,10 @@ def ratio(value: float) -> str:
     Examples
     --------
     >>> ratio(1.23456), ratio(0.0), ratio(math.inf), ratio(12345.6), ratio(1e25), ratio(math.nan)
-    ('1.23', '0', '∞', '12,346', '1e+25', '')
+    ('1.23', '0', '∞', '12,346', '1e+25', 'unknown')
     """
     if math.isnan(value):
-        return ""
+        return "unknown"
     if math.isinf(value):
         return "∞"
     if value >= 1e6:

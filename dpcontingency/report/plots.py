@@ -12,7 +12,7 @@ from dpcontingency.report.drawing import INK, LONGEST, SHADES, svg
 from dpcontingency.report.forest import coefficients, odds_ratios
 from dpcontingency.report.fourfold import fourfold
 from dpcontingency.report.heat_map import heat_map
-from dpcontingency.report.mosaic import GAPS, blank, figure_size, mosaic
+from dpcontingency.report.mosaic import GAPS, mosaic
 from dpcontingency.report.noise import noise_versus_signal
 from dpcontingency.report.residuals import MAX_FACTORS, shading
 
@@ -23,9 +23,7 @@ __all__ = [
     "MAX_FACTORS",
     "SHADES",
     "association",
-    "blank",
     "coefficients",
-    "figure_size",
     "fourfold",
     "heat_map",
     "mosaic",

@@ -1,8 +1,11 @@
 """What all plots share: text, colours, and the way into a page."""
 
+import io
 import re
+from itertools import combinations
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
@@ -11,6 +14,7 @@ from matplotlib.figure import Figure
 
 from dpcontingency.domain import Domain
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.overview import association_overview
 from dpcontingency.inference.planning import power_curve, two_by_two
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.release import Release
@@ -68,6 +72,68 @@ def test_every_plot_makes_a_figure_of_its_own(name):
     plt.close(ax.figure)
 
 
+def _long(*texts):
+    return [f"{text} is a name that nobody would call short {text}" for text in texts]
+
+
+def _long_table(*levels):
+    domain = Domain(
+        {
+            name: _long(*"abcdefg"[:n])
+            for name, n in zip(_long(*"ABCD"[: len(levels)]), levels, strict=True)
+        }
+    )
+    values = np.arange(domain.size).reshape(domain.shape) * 7 % 53 - 1.5
+    return Release.from_noisy_table(values, domain, sigma=2.0)
+
+
+def _long_fit():
+    release = _long_table(2, 2, 2)
+    return LogLinearModel(release, [release.domain.names]).fit(warn_convergence=False)
+
+
+LONG = EVERY | {
+    "mosaic": lambda ax: plots.mosaic(_long_table(3, 2, 2, 2), ax=ax),
+    "mosaic of one factor": lambda ax: plots.mosaic(_long_table(3), ax=ax),
+    "association": lambda ax: plots.association(_long_table(7, 5), *_long("A", "B"), ax=ax),
+    "association of two": lambda ax: plots.association(_long_table(2, 2), *_long("A", "B"), ax=ax),
+    "fourfold": lambda ax: plots.fourfold(_long_table(2, 2), *_long("A", "B"), ax=ax),
+    "fourfolds": lambda ax: plots.fourfold(
+        _long_table(2, 2, 2), *_long("A", "B"), _long("C"), ax=ax
+    ),
+    "coefficients": lambda ax: plots.coefficients(_long_fit(), ax=ax),
+    "odds_ratios": lambda ax: plots.odds_ratios(_long_fit(), ax=ax),
+    "noise_versus_signal": lambda ax: plots.noise_versus_signal(_long_table(2, 2, 2), ax=ax),
+    "heat_map": lambda ax: plots.heat_map(association_overview(_long_table(2, 2, 2)), ax=ax),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_figure_of_its_own_holds_all_of_a_plot(name):
+    ax = LONG[name](None)
+    figure = ax.figure
+    figure.savefig(io.BytesIO(), dpi=figure.dpi)
+    renderer = figure.canvas.get_renderer()
+    inside = figure.get_tightbbox(renderer)
+    width, height = figure.get_size_inches()
+    assert 0 <= inside.x0 < inside.x1 <= width
+    assert 0 <= inside.y0 < inside.y1 <= height
+    # No empty margins either: tight around what is drawn, as it was measured.
+    assert max(inside.x0, inside.y0, width - inside.x1, height - inside.y1) < 0.1
+    boxes = [text.get_window_extent(renderer) for text in ax.texts]
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    plt.close(figure)
+
+
+def test_what_is_added_to_a_plot_is_inside_too():
+    ax = EVERY["mosaic"](None)
+    ax.set_title("A title", pad=60)
+    ax.figure.savefig(io.BytesIO(), dpi=ax.figure.dpi)
+    top = ax.title.get_window_extent(ax.figure.canvas.get_renderer()).y1
+    assert top <= ax.figure.bbox.y1
+    plt.close(ax.figure)
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_every_plot_follows_dark_mode(name):
     """Text and lines are in the colour of the page; black is left to no default."""
@@ -91,7 +157,7 @@ def test_no_text_is_read_as_tex(name):
 
 def test_every_public_plot_is_here():
     drawn = set(plots.__all__) - {"GAPS", "INK", "LONGEST", "MAX_FACTORS", "SHADES"}
-    assert drawn - {"svg", "blank", "figure_size", "shading"} == set(EVERY)
+    assert drawn - {"svg", "shading"} == set(EVERY)
 
 
 def test_names_that_look_like_markup_pass_through_the_svg_unchanged():
@@ -109,7 +175,7 @@ def test_control_characters_and_line_breaks_leave_the_names():
     domain = Domain({"A\x07": ["x\x00", "y\ny"], "B": ["u\x85", "v"]})
     release = Release.from_noisy_table([[40.5, 9], [12, 60]], domain, sigma=2.0)
     for ax in (
-        plots.mosaic(release, ax=plots.blank(Figure())),
+        plots.mosaic(release, ax=Figure().add_subplot()),
         plots.association(release, "A\x07", "B", ax=Figure().add_subplot()),
         plots.fourfold(release, "A\x07", "B", ax=Figure().add_subplot()),
         plots.noise_versus_signal(release, ax=Figure().add_subplot()),

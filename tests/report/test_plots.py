@@ -29,7 +29,7 @@ def released(values, sigma=2.0, **options):
 
 
 def drawn(source, **options):
-    return plots.mosaic(source, ax=plots.blank(Figure()), **options)
+    return plots.mosaic(source, ax=Figure(figsize=(5.1, 3.7)).add_subplot(), **options)
 
 
 def tiles(ax):
@@ -164,7 +164,7 @@ def test_the_legend_names_only_marks_that_are_drawn():
 
 
 def test_axes_in_axes_out():
-    ax = plots.blank(Figure())
+    ax = Figure().add_subplot()
     assert plots.mosaic(released([[5, 9], [8, 2]]), ax=ax) is ax
     made = plots.mosaic(released([[5, 9], [8, 2]]))
     assert made.figure is plt.figure(made.figure.number)
@@ -285,6 +285,14 @@ def test_a_power_curve_makes_its_own_figure():
     ax = plots.power_curve(power_curve(TWO, two_by_two(1.5), 500, [0.1, 1]))
     assert ax.get_ylim() == (0, 1.02)
     plt.close(ax.figure)
+
+
+def test_a_single_loss_is_a_point():
+    for losses, marker in (([0.1], "o"), ([0.1, np.inf], "o"), ([0.1, 0.2], "")):
+        frame = power_curve(TWO, two_by_two(1.5), 500, losses)
+        ax = plots.power_curve(frame, ax=Figure().add_subplot())
+        assert ax.lines[0].get_marker() == marker
+        assert ax.get_legend().get_lines()[0].get_marker() == marker
 
 
 def test_what_is_no_power_curve_is_refused():
