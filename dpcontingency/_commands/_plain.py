@@ -10,7 +10,7 @@ from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.workload import MarginPlan
 from dpcontingency.report import plain
 from dpcontingency.report.tables import DELTA
-from dpcontingency.report.words import number_of, records_of
+from dpcontingency.report.words import size_of
 
 
 def release_as_data(made: AnyRelease) -> dict[str, Any]:
@@ -66,11 +66,4 @@ def loss_as_data(privacy: GDP) -> dict[str, Any]:
 
 def release_as_facts(made: AnyRelease) -> dict[str, str]:
     """What a reader must know of a release."""
-    if isinstance(made, MarginRelease):
-        factors = number_of(len(made.domain.names), "factor")
-        first = f"{number_of(len(made.margins), 'margin')} of {factors}"
-        records = f"{made.n_total_estimate:,.10g} records"
-        records += " (public)" if made.total is not None else f" (noisy, SD {made.n_total_se:.4g})"
-        return {"Table": f"{first}, {records}", **made.statement()}
-    cells = int(made.domain.possible().sum())
-    return {"Table": f"{number_of(cells, 'cell')}, {records_of(made)}", **made.statement()}
+    return {"Table": size_of(made), **made.statement()}

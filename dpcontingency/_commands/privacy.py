@@ -24,9 +24,9 @@ from dpcontingency._commands._shared import (
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import in_words
+from dpcontingency.report.words import LEVEL, best_power, percent
 
 DELTAS = (1e-5, 1e-6, 1e-9)
-FALSE_ALARMS = 0.05
 LEDGER_KEYS = ("ledger", "neighbours", "strata", "budget", "spent", "remaining", "entries")
 LOSS_KEYS = ("mu", "epsilon", "delta", "rho", "best_test_power", "false_alarms")
 EPILOG = epilog(
@@ -60,11 +60,9 @@ def run(
 
 def _loss(privacy: GDP, as_json: bool) -> None:
     """A loss in every currency, and what it lets an attacker find out."""
-    power = 1 - float(privacy.trade_off(FALSE_ALARMS))
+    power = best_power(privacy)
     if as_json:
-        print_json(
-            {**loss_as_data(privacy), "best_test_power": power, "false_alarms": FALSE_ALARMS}
-        )
+        print_json({**loss_as_data(privacy), "best_test_power": power, "false_alarms": LEVEL})
         return
     print_facts(
         {
@@ -75,8 +73,7 @@ def _loss(privacy: GDP, as_json: bool) -> None:
                 for delta in DELTAS
             },
             "Attacker": f"the best test of one value of a record against another finds it out in "
-            f"at most {ceil_digits(100 * power, 3)} % of the cases, with {100 * FALSE_ALARMS:g} % "
-            "false alarms",
+            f"at most {percent(power, 1)} of the cases, with {percent(LEVEL)} false alarms",
         },
         width=18,
     )

@@ -135,7 +135,7 @@ def association_overview(
 
 def _too_good(overview: pd.DataFrame) -> Iterator[str]:
     """What an interval that ends at its estimate means: at most alpha / 2 of independent pairs."""
-    ended = overview[overview["upper"] <= overview["estimate"]]
+    ended = overview[(overview["upper"] <= overview["estimate"]) & (overview["estimate"] < 1)]
     if len(ended):
         pairs = ", ".join(f"{row} and {column}" for row, column in ended[["row", "column"]].values)
         yield (

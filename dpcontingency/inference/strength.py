@@ -167,7 +167,8 @@ def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
     return Estimate(
         name, about.in_words, value, _standard_error(about, of, of_square, value),
         (lower, upper), 1 - about.alpha,
-        BY_NONCENTRALITY, math.nan, about.accounts_for, "", _notes(about, upper <= value),
+        BY_NONCENTRALITY, math.nan, about.accounts_for, "",
+        _notes(about, upper <= value < of_square(of, math.inf)),
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from dpcontingency.report.sections import (
     overview_of,
     protection_section,
 )
+from dpcontingency.report.words import size_of
 
 LONGEST_TITLE = 8  # factors in a heading
 
@@ -136,7 +137,7 @@ def document_of(
     crossed = " × ".join(names) if len(names) <= LONGEST_TITLE else f"of {len(names)} factors"
     return Document(
         title=title or f"Contingency {kind.noun} {crossed}",
-        lead=kind.lead,
+        lead=size_of(release),
         warning=_not_private(release),
         version=version("dpcontingency"),
         sections=sections,

@@ -70,12 +70,9 @@ def tests_section(tests: Sequence[TestResult]) -> Section:
     return Section("tests", "Tests", blocks if len(tests) > 1 else [], parts)
 
 
-def test_title(test: TestResult) -> str:
+def title_of(test: TestResult) -> str:
     """What a test is called in a report."""
     return f"{test.name[:1].upper()}{test.name[1:]}: {test.null}"
-
-
-test_title.__test__ = False  # type: ignore[attr-defined]  # no test case for pytest
 
 
 def _test(test: TestResult, count: int) -> Section:
@@ -106,7 +103,7 @@ def _test(test: TestResult, count: int) -> Section:
         ]
         blocks.append(Table("result", "Result", columns, [row], 0))
     notes = [Note(note) for note in test.notes]
-    return Section(f"test{count}", test_title(test), [Facts(facts), *blocks, *notes])
+    return Section(f"test{count}", title_of(test), [Facts(facts), *blocks, *notes])
 
 
 # ------------------------------------------------------------------ models

@@ -11,14 +11,9 @@ from collections.abc import Iterator
 
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.privacy.gdp import ceil_digits
-from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.report.parts import Fact, Facts, Section, Text
 from dpcontingency.report.tables import DELTA
-
-_RELATIONS = {
-    REPLACE_ONE: "Data sets that differ in the value of one record, of equal size.",
-    ADD_REMOVE: "Data sets that differ by the presence of one record.",
-}
+from dpcontingency.report.words import neighbours_in_words
 
 
 def guarantee(release: AnyRelease) -> Section:
@@ -43,8 +38,7 @@ def guarantee(release: AnyRelease) -> Section:
 def _parameters(release: AnyRelease) -> Iterator[Fact]:
     unit = "One record, for every record alike."
     if release.neighbours is not None:
-        same = f" Only records with the same {', '.join(release.strata)} stand in for each other."
-        unit += f" {_RELATIONS[release.neighbours]}{same if release.strata else ''}"
+        unit += f" Neighbours are {neighbours_in_words(release)}."
     yield Fact(
         "unit",
         "Unit of privacy",

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from dpcontingency.errors import ModelError
@@ -116,7 +118,11 @@ def heat_map(overview: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.set_axis_off()
     write_edge(ax, "bottom", "", [Label(text, (k + 0.5) / n) for k, text in enumerate(names[:-1])])
     write_edge(ax, "left", "", [Label(text, 1 - (k + 0.5) / n) for k, text in enumerate(names[1:])])
-    _legend(ax, missing=any(math.isnan(pair["estimate"]) for pair in pairs))
+    _legend(
+        ax,
+        missing=any(math.isnan(pair["estimate"]) for pair in pairs),
+        ended=not small and any(map(_ended, pairs)),
+    )
     describe(ax, "Cramer's V of all pairs of factors, which allows for the noise.",
              *(_in_words(pair) for pair in pairs))  # fmt: skip
     return with_room(ax) if own else ax
@@ -134,7 +140,7 @@ def _draw_cell(ax: Axes, k: int, pair: dict[Any, Any], at: tuple[int, int], *, s
                            clip_on=False, gid=f"pair-{k}"))  # fmt: skip
     text = f"{value:.2f}"
     if not small and not (math.isnan(lower) or math.isnan(upper)):
-        text += f"\n{lower:.2f}–{upper:.2f}"
+        text += f"\n{lower:.2f}–{upper:.2f}{'*' if _ended(pair) else ''}"
     ax.text(x + 0.5, y + 0.5, text, ha="center", va="center", color=text_on(colour),
             fontsize=FONT - 1.5, gid=f"text-{k}", parse_math=False)  # fmt: skip
 
@@ -144,15 +150,23 @@ def strength_of(value: float) -> Strength:
     return next(strength for strength in STRENGTHS if value < strength.below)
 
 
-def _legend(ax: Axes, *, missing: bool) -> None:
-    handles = [
+def _legend(ax: Axes, *, missing: bool, ended: bool) -> None:
+    handles: list[Artist] = [
         Patch(facecolor=strength.colour, edgecolor=INK, linewidth=0.6, label=strength.label)
         for strength in reversed(STRENGTHS)
     ]
     if missing:
         handles.append(Patch(label="not known", **MISSING))
+    if ended:
+        label = "interval ends at V: a fit too\ngood does not bound it"
+        handles.append(Line2D([], [], linestyle="", marker="$*$", color=INK, label=label))
     legend(ax, handles, "Cramer's V", loc="upper left", bbox_to_anchor=(1.02, 1.0),
            handleheight=1.2)  # fmt: skip
+
+
+def _ended(pair: dict[Any, Any]) -> bool:
+    """Whether the statistic is in the lower tail even of independence."""
+    return bool(pair["upper"] <= pair["estimate"] < 1)
 
 
 def _in_words(pair: dict[Any, Any]) -> str:
@@ -161,4 +175,5 @@ def _in_words(pair: dict[Any, Any]) -> str:
     value, lower, upper = (float(pair[key]) for key in ("estimate", "lower", "upper"))
     if math.isnan(value):
         return f"{names}: not known, {pair['reason']}."
-    return f"{names}: {value:.3f} ({lower:.3f} to {upper:.3f})."
+    why = ", too good a fit to bound it" if _ended(pair) else ""
+    return f"{names}: {value:.3f} ({lower:.3f} to {upper:.3f}{why})."

@@ -27,7 +27,6 @@ from dpcontingency.report.words import (
     columns_in_words,
     number_of,
     plan_in_words,
-    records_of,
 )
 
 Array = npt.NDArray[np.float64]
@@ -52,11 +51,6 @@ class Kind(ABC):
 
     noun: ClassVar[str]  # what the release is a release of
     loader: ClassVar[str]  # Python that reads it from its file
-
-    @property
-    @abstractmethod
-    def lead(self) -> str:
-        """The line under the title."""
 
     @abstractmethod
     def scale(self) -> tuple[Cell, Cell]:
@@ -136,12 +130,6 @@ class OfTable(Kind):
     noun: ClassVar[str] = "table"
     loader: ClassVar[str] = "dpc.load_release"
 
-    @property
-    def lead(self) -> str:
-        """Cells and records."""
-        cells = int(self.release.domain.possible().sum())
-        return f"{number_of(cells, 'cell')}, {records_of(self.release)}"
-
     def scale(self) -> tuple[Cell, Cell]:
         """Sigma."""
         name = Cell("sigma, scale of the noise on a cell", "sigma")
@@ -201,15 +189,6 @@ class OfMargins(Kind):
 
     noun: ClassVar[str] = "margins"
     loader: ClassVar[str] = "dpc.MarginRelease.load"
-
-    @property
-    def lead(self) -> str:
-        """Margins, factors and records."""
-        factors = len(self.release.domain.names)
-        return (
-            f"{number_of(len(self.release.margins), 'margin')} of "
-            f"{number_of(factors, 'factor')}, {records_of(self.release)}"
-        )
 
     def scale(self) -> tuple[Cell, Cell]:
         """The spread in the wanted margins."""
@@ -299,7 +278,7 @@ def mosaic_section(release: Release) -> Section:
     if len(release.domain.names) > plots.MAX_FACTORS:
         words = (
             f"A mosaic plot shows up to {plots.MAX_FACTORS} factors; draw one of a margin by "
-            "dpcontingency.plots.mosaic(release.margin(...))."
+            "dpc.plots.mosaic(release.margin(...))."
         )
         return Section("picture", title, [Text(words)])
     words = "Areas are proportional to the released cells."

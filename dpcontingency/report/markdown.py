@@ -1,4 +1,4 @@
-"""A report as Markdown that can be read as it is; pictures are left out, their numbers are not."""
+"""A report as Markdown that can be read as it is; of a picture it says where there is one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _(block: Table) -> Iterator[str]:
 
 @_lines.register
 def _(block: Picture) -> Iterator[str]:
-    yield from ()
+    yield from ("", f"*A picture, in the HTML form of this report:* {escaped(block.caption)}")
 
 
 @_lines.register

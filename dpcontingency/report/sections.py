@@ -12,9 +12,8 @@ from dpcontingency.inference.overview import (
 )
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.testresult import TestResult
-from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.report import plots
-from dpcontingency.report.findings import Findings, test_title
+from dpcontingency.report.findings import Findings, title_of
 from dpcontingency.report.fit_tables import has_cells
 from dpcontingency.report.kinds import Kind
 from dpcontingency.report.parts import (
@@ -38,16 +37,12 @@ from dpcontingency.report.tables import (
     margin_table,
     one_way_table,
 )
-from dpcontingency.report.words import not_protected, protection
+from dpcontingency.report.words import neighbours_in_words, not_protected, protection
 
 LARGEST_CHECKSUMMED = 10**6  # cells
 MAX_PAIRS = 200  # of factors, some hundredths of a second each
 MAX_DRAWN = 30  # factors in a heat map
 
-_NEIGHBOURS = {
-    REPLACE_ONE: "data sets that differ in the value of one record",
-    ADD_REMOVE: "data sets that differ by the presence of one record",
-}
 _PROVENANCE = {"noise": "Noise drawn as", "source": "Source", "samples": "Samples"}
 _KEYS = {"Missing values": "missing"}
 _MARGINS = (
@@ -91,8 +86,7 @@ def _facts(kind: Kind) -> Iterator[Fact]:
     shape = ", ".join(f"{name} ({len(levels[name])})" for name in release.domain.names)
     said = release.statement()
     if release.neighbours is not None:
-        same = f", with the same {', '.join(release.strata)}" if release.strata else ""
-        said["Neighbours"] = f"{release.neighbours}: {_NEIGHBOURS[release.neighbours]}{same}"
+        said["Neighbours"] = f"{release.neighbours}: {neighbours_in_words(release)}"
     if release.private and release.privacy is not None:
         del said["Privacy"]  # the table of losses says it
     said.pop("Margins", None)  # the plan lists them
@@ -104,7 +98,8 @@ def _facts(kind: Kind) -> Iterator[Fact]:
         if key != "missing":  # the statement says it
             yield Fact(f"provenance_{key}", _PROVENANCE.get(key, key), str(value))
     if release.domain.size <= LARGEST_CHECKSUMMED:
-        yield Fact("checksum", "Checksum of the release file", release.checksum)
+        text = f"{release.checksum}, of all other entries; sha256sum of the file is another number"
+        yield Fact("checksum", "Entry “checksum” of the release file", text, release.checksum)
 
 
 def margins_section(kind: Kind) -> Section:
@@ -190,7 +185,7 @@ def gaps_section(
             for line in overview.to_dict("records")
             if line["reason"]
         ),
-        *((test_title(test), test.reason) for test in tests if test.reason),
+        *((title_of(test), test.reason) for test in tests if test.reason),
         *(gap for fit in findings.models for gap in _gaps_of(fit)),
         *_gaps_of_findings(findings),
     ]

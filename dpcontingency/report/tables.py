@@ -29,7 +29,7 @@ ALARMS = (0.01, 0.05, 0.1, 0.2, 0.5)
 def loss_table(release: Any, scale: tuple[Cell, Cell]) -> Table:
     """The privacy loss in each currency, and the noise that it takes."""
     mu, rho = release.privacy.mu, release.privacy.rho
-    epsilon, power = release.privacy.epsilon(DELTA), best_power(release)
+    epsilon, power = release.privacy.epsilon(DELTA), best_power(release.privacy)
     rows = [
         [Cell("mu (Gaussian differential privacy)", "mu"), number(mu, ceil_digits(mu))],
         [Cell(f"epsilon at delta = {DELTA:g}", "epsilon"), number(epsilon, ceil_digits(epsilon))],
@@ -41,14 +41,14 @@ def loss_table(release: Any, scale: tuple[Cell, Cell]) -> Table:
         ],
     ]  # fmt: skip
     columns = [Column("measure", "Measure"), Column("value", "Value")]
-    return Table("loss", "The privacy loss, rounded up", columns, rows, 1)
+    return Table("loss", "The privacy loss, rounded up, and the noise", columns, rows, 1)
 
 
 def attack_table(release: Any) -> Table:
     """What the best attack can do, at several rates of false alarms."""
     rows = []
     for alarms in ALARMS:
-        power = best_power(release, alarms)
+        power = best_power(release.privacy, alarms)
         rows.append([number(alarms, percent(alarms)), number(power, percent(power, 1))])
     columns = [Column("false_alarms", "False alarms"), Column("power", "Power, at most")]
     return Table("attack", "The best test between neighbouring data sets", columns, rows, 1)

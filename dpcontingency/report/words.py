@@ -14,22 +14,28 @@ from dpcontingency.inference.formula import Generators, generating_class
 from dpcontingency.inference.naive import NoiseIgnored
 from dpcontingency.inference.printing import p_equals, total_text
 from dpcontingency.inference.terms import SpecialTerm
-from dpcontingency.privacy.gdp import ceil_digits
-from dpcontingency.privacy.neighbours import REPLACE_ONE
+from dpcontingency.privacy.gdp import GDP, ceil_digits
+from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
 LEVEL = 0.05  # false alarms of the test in the account of what can be learnt about one record
 
 
-def best_power(release: AnyRelease, level: float = LEVEL) -> float:
-    """The power of the best test between two neighbouring data sets that see the release.
+def best_power(privacy: GDP, level: float = LEVEL) -> float:
+    """The power of the best test between two neighbouring data sets, at a level of false alarms.
 
     Rounded up to the next tenth of a percent, so that no loss is understated.
     """
-    if release.privacy is None:
-        raise ValueError("The privacy loss of this release is not stated.")
-    return math.ceil(1000 * (1 - float(release.privacy.trade_off(level)))) / 1000
+    return math.ceil(1000 * (1 - float(privacy.trade_off(level)))) / 1000
+
+
+def neighbours_in_words(release: AnyRelease) -> str:
+    """Between which data sets a release with a neighbour relation protects."""
+    if release.neighbours == ADD_REMOVE:
+        return "data sets that differ by the presence of one record"
+    fixed = f", but not in its {', '.join(release.strata)}" if release.strata else ""
+    return f"data sets that differ in the value of one record{fixed}"
 
 
 def protection(release: AnyRelease) -> list[str]:
@@ -39,7 +45,7 @@ def protection(release: AnyRelease) -> list[str]:
             "The publisher's privacy loss is not stated: it depends on what the publisher counts "
             "as neighbouring data, which is not known here."
         ]
-    rate, power = percent(LEVEL), percent(best_power(release), 1)
+    rate, power = percent(LEVEL), percent(best_power(release.privacy), 1)
     if release.neighbours == REPLACE_ONE:
         same = f" with the same {', '.join(release.strata)}" if release.strata else ""
         account = (
@@ -240,6 +246,23 @@ def records_of(release: AnyRelease) -> str:
     """
     total, _, kind = total_text(release).partition(" ")
     return f"{total} record{'' if total == '1' else 's'} {kind}"
+
+
+def size_of(release: AnyRelease) -> str:
+    """Cells, or margins and factors, and records.
+
+    Examples
+    --------
+    >>> from dpcontingency.domain import Domain
+    >>> size_of(Release.exact([[5, 3]], Domain({"A": ["a"], "B": ["u", "v"]})))
+    '2 cells, 8 records (exact)'
+    """
+    if isinstance(release, MarginRelease):
+        factors = number_of(len(release.domain.names), "factor")
+        what = f"{number_of(len(release.margins), 'margin')} of {factors}"
+    else:
+        what = number_of(int(release.domain.possible().sum()), "cell")
+    return f"{what}, {records_of(release)}"
 
 
 def number_of(count: int, things: str) -> str:

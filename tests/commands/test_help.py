@@ -60,8 +60,10 @@ def test_the_examples_work_and_json_has_the_documented_keys(released, monkeypatc
     force = ["--force"] if "--force" in printed else []
     for args in found:
         run(*args, *force)
-    shapes = [list(json.loads(run(*args, *force, "--json"))) for args in (found[0], found[-1])]
-    assert shapes == [documented[0], documented[-1]]
+    assert 0 < len(documented) <= len(found)
+    ends = [(found[0], documented[0]), (found[-1], documented[-1])]
+    for args, keys in ends[len(found) == 1 :]:
+        assert list(json.loads(run(*args, *force, "--json"))) == keys
 
 
 @pytest.mark.parametrize("name", [None, *_commands.SUMMARIES])

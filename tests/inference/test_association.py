@@ -183,6 +183,15 @@ def test_the_uncertainty_coefficient_of_independence_itself_is_0():
     assert any("too good" in note for note in u.notes)
 
 
+def test_an_interval_that_ends_at_the_largest_value_is_not_called_too_good():
+    perfect, even = exact([[50, 0], [0, 50]]), exact([[25, 25], [25, 25]])
+    for measure in (dpc.cramers_v, dpc.contingency_coefficient):
+        found = measure(perfect, "R", "S")
+        assert found.interval[1] == found.estimate
+        assert not any("too good" in note for note in found.notes)
+        assert any("too good" in note for note in measure(even, "R", "S").notes)
+
+
 def test_v_has_a_bias_corrected_variant_below_it():
     corrected = dpc.cramers_v(exact([[50, 70], [60, 35]]), "R", "S", bias_corrected=True)
     assert corrected.estimate == pytest.approx(0.202748, abs=6e-7)  # CASES C30

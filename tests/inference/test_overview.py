@@ -184,3 +184,6 @@ def test_an_interval_that_ends_at_its_estimate_is_explained():
     assert "says nothing of how small" in overview.summary().replace("\n    ", " ")
     uneven = dpc.Release.from_noisy_table([[130.0, 70.0], [70.0, 130.0]], domain, sigma=20.0)
     assert not any("lower tail" in note for note in dpc.association_overview(uneven).notes)
+    # Nor is a perfect association, whose interval ends at 1.
+    perfect = dpc.Release.exact([[50, 0], [0, 50]], domain)
+    assert not any("lower tail" in note for note in dpc.association_overview(perfect).notes)

@@ -1,6 +1,8 @@
 """The report: its structure, its numbers against the objects, and what must never be in it."""
 
 import ast
+import hashlib
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -26,6 +28,7 @@ from dpcontingency.report.document import document_of, render, write_report
 from dpcontingency.report.parts import Bullets, Code, Facts, Note, Table, Text
 from dpcontingency.report.words import best_power, model_in_words
 
+LOSS = "The privacy loss, rounded up, and the noise"
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
@@ -244,6 +247,14 @@ def test_same_input_same_bytes(release, tests, fit, text, tmp_path):
     assert len(list(tmp_path.iterdir())) == 5
 
 
+def test_the_checksum_is_the_one_in_the_file_and_not_of_it(page, release, tmp_path):
+    release.save(tmp_path / "release.json")
+    content = (tmp_path / "release.json").read_bytes()
+    (said,) = page.fact("Entry “checksum” of the release file")
+    assert said.startswith(f"{json.loads(content)['checksum']}, of all other entries;")
+    assert hashlib.sha256(content).hexdigest() not in page.text
+
+
 def test_no_verdict_and_no_clock(page):
     assert not re.search(r"\b(reject|significan\w*|accept)\b", page.text)  # Rejected is a level
     assert not re.search(r"\b20[2-9]\d\b|\d\d:\d\d", page.text)
@@ -253,15 +264,15 @@ def test_no_verdict_and_no_clock(page):
 
 
 def test_the_privacy_numbers(page, release):
-    values = dict(page.tables["The privacy loss, rounded up"][1:])
+    values = dict(page.tables[LOSS][1:])
     assert values["mu (Gaussian differential privacy)"] == "1"
     assert values["epsilon at delta = 1e-06"] == "4.8866"  # C47
     assert float(values["epsilon at delta = 1e-06"]) >= release.privacy.epsilon(1e-6)
     assert values["rho (zero-concentrated)"] == "0.5"
     assert values["sigma, scale of the noise on a cell"] == f"{release.sigma:.5g}" == "1.4142"
     power = 1 - float(release.privacy.trade_off(0.05))
-    assert power <= best_power(release) <= power + 1e-3
-    assert f"rightly names it in at most {100 * best_power(release):.1f} %." in page.text
+    assert power <= best_power(release.privacy) <= power + 1e-3
+    assert f"rightly names it in at most {100 * best_power(release.privacy):.1f} %." in page.text
     assert page.fact("Neighbours") == [
         "replace-one: data sets that differ in the value of one record"
     ]
@@ -428,10 +439,7 @@ def test_a_third_party_table_with_neighbours_states_its_loss():
         [[31.5, 1.2], [17.7, 25.2]], domain, sigma=2.0, neighbours="add-remove"
     )
     page = Read(made)
-    assert (
-        dict(page.tables["The privacy loss, rounded up"][1:])["mu (Gaussian differential privacy)"]
-        == "0.5"
-    )
+    assert dict(page.tables[LOSS][1:])["mu (Gaussian differential privacy)"] == "0.5"
     assert "whether this record is in the data at all" in page.text
     assert page.fact("Source") == ["noisy table made elsewhere"]
 
@@ -599,7 +607,7 @@ def test_the_guarantee_names_every_point(release):
     assert "mu = 1." in said["parameters"]
     assert "epsilon = 4.8866 at delta = 1e-06" in said["parameters"]
     assert "the number of records" in said["public"]
-    assert "Only records with the same Dept" in Read(ucb(strata=("Dept",))).text
+    assert "in the value of one record, but not in its Dept." in Read(ucb(strata=("Dept",))).text
     noisy = Read(ucb(neighbours="add-remove")).text
     assert "differ by the presence of one record" in noisy
     assert "; the number of records" not in noisy

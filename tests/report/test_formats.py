@@ -1,6 +1,7 @@
 """One document in three formats: the same numbers in each, and what each format needs."""
 
 import json
+import re
 from importlib.resources import files as resources
 from itertools import combinations, pairwise
 
@@ -146,6 +147,15 @@ def test_markdown_has_every_table_and_every_heading(document):
             assert all(escaped(cell.text) in cells for cell in row)
     assert "<svg" not in text
     assert all(ord(c) >= 32 or c == "\n" for c in text)
+
+
+def test_markdown_says_where_a_picture_is_and_leaves_no_section_empty(document):
+    text = markdown(document)
+    for picture in document.pictures():
+        assert f"*A picture, in the HTML form of this report:* {escaped(picture.caption)}" in text
+    heads = re.findall(r"^(#+) .*\n\n(#*)", text, re.MULTILINE)
+    assert len(heads) > 10
+    assert not [head for head, following in heads if following and len(following) <= len(head)]
 
 
 def test_what_markdown_would_read_is_shown_as_it_is():

@@ -95,6 +95,19 @@ def test_a_pair_without_an_estimate_is_hatched_and_said():
     assert "not known" not in [t.get_text() for t in drawn(FRAME).get_legend().get_texts()]
 
 
+def test_an_interval_that_ends_at_its_estimate_is_explained():
+    frame = FRAME.assign(upper=FRAME["upper"].where(FRAME.index != 0, FRAME["estimate"]))
+    ax = drawn(frame)
+    said = {t.get_gid(): t.get_text() for t in ax.texts if t.get_gid()}
+    # The last pair is perfectly associated: no interval reaches beyond 1.
+    assert [gid for gid, text in said.items() if text.endswith("*")] == ["text-0"]
+    assert "A and B: 0.050 (0.025 to 0.050, too good a fit to bound it)." in ax.get_label()
+    assert ax.get_label().count("too good") == 1
+    (why,) = [t.get_text() for t in ax.get_legend().get_texts() if "interval" in t.get_text()]
+    assert why == "interval ends at V: a fit too\ngood does not bound it"
+    assert not [t for t in drawn(FRAME).get_legend().get_texts() if "interval" in t.get_text()]
+
+
 def test_many_factors_leave_the_intervals_out():
     names = [f"F{k}" for k in range(12)]
     ax = drawn(overview(names, np.linspace(0, 1, 66)))
