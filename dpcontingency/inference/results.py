@@ -481,21 +481,23 @@ class LogLinearResults(CoefficientResults):
 
         if not pairs:
             return no_odds_ratios()
+        sampling = sampling_covariance(self.model, self._fit)
         if self.model.space.is_joint:
             return odds_ratio_frame(
-                self._cells, domain, pairs, associations, kind, alpha, one_sided,
-                sampling_covariance(self.model, self._fit),
-            )  # fmt: skip
-        return pd.concat([self._few_ratios(pair, kind, alpha, one_sided) for pair in pairs])
+                self._cells, domain, pairs, associations, kind, alpha, one_sided, sampling
+            )
+        both = treatment_covariance(self.model, self._fit), sampling
+        return pd.concat([self._few_ratios(pair, kind, alpha, one_sided, both) for pair in pairs])
 
     def _few_ratios(
-        self, pair: tuple[str, str], kind: Kind, alpha: float, one_sided: OneSided
-    ) -> pd.DataFrame:
+        self, pair: tuple[str, str], kind: Kind, alpha: float, one_sided: OneSided,
+        covariances: tuple[Array, Array],
+    ) -> pd.DataFrame:  # fmt: skip
         """The odds ratios of one pair from the factors that they depend on alone."""
         model, domain = self.model, self.model.release.domain
         depends = {*pair, *(name for g in model.associations if set(pair) <= set(g) for name in g)}
         names = tuple(name for name in domain.names if name in depends)
-        covariance = treatment_covariance(model, self._fit)
+        covariance, sampling = covariances
         cells = FittedCells.around(model, self._fit, covariance, names)
         inside = columns_of(model._design, [domain.axis(name) for name in names])
 
@@ -507,7 +509,7 @@ class LogLinearResults(CoefficientResults):
         part = domain.project(names)
         return odds_ratio_frame(
             cells, part, [pair], (names,), kind, alpha, widened,
-            sampling_covariance(model, self._fit)[np.ix_(inside, inside)],
+            sampling[np.ix_(inside, inside)],
         )  # fmt: skip
 
     def posterior_mean(self) -> Array:
