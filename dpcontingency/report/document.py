@@ -134,9 +134,9 @@ def document_of(
         reproduction(kind, models, tests, findings.chosen, title),
     ]
     names = release.domain.names
-    crossed = " × ".join(names) if len(names) <= LONGEST_TITLE else f"of {len(names)} factors"
+    what = kind.of(names) if len(names) <= LONGEST_TITLE else f"of {len(names)} factors"
     return Document(
-        title=title or f"Contingency {kind.noun} {crossed}",
+        title=title or f"Contingency {kind.noun} {what}",
         lead=size_of(release),
         warning=_not_private(release),
         version=version("dpcontingency"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import math
 import re
 import unicodedata
 import warnings
@@ -178,18 +177,26 @@ def dress(ax: Axes, *, x: str = "", y: str = "", sides: Sequence[str] = ("left",
 def plain_log_ticks(ax: Axes) -> None:
     """Plain numbers on the logarithmic x axis, once its limits are set."""
     low, high = ax.get_xlim()
-    subs = (1.0, 2.0, 5.0) if high / low < 1000 else (1.0,)
+    span = high / low
+    subs = (1.0, 2.0, 5.0) if span < 200 else (1.0, 3.0) if span < 5000 else (1.0,)
     ax.xaxis.set_major_locator(LogLocator(subs=subs, numticks=7))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _decimal(value)))
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _decimal(value: float) -> str:
-    """A number on a logarithmic axis; far powers of ten by their exponents."""
-    if 1e-3 <= value < 1e6:
+    """A number on a logarithmic axis; far ones by their exponents.
+
+    Examples
+    --------
+    >>> [_decimal(value) for value in (0.002, 1e4, 1e5, 2e6, 1e-12)]
+    ['0.002', '10,000', '10⁵', '2×10⁶', '10⁻¹²']
+    """
+    if 1e-3 <= value < 1e5:
         return f"{value:,.10g}"
-    digits = str(round(math.log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"10{digits}"
+    lead, _, exponent = f"{value:.0e}".partition("e")
+    digits = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{'' if lead == '1' else f'{lead}×'}10{digits}"
 
 
 def write(ax: Axes, x: float, y: float, text: str, **properties: Any) -> Text:

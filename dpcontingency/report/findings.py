@@ -51,8 +51,13 @@ MAX_RATIOS = 2000  # that are computed for a report
 _ERRORS = (
     "Standard errors, intervals and p-values allow for sampling and for the noise of the release: "
     "total SE² = sampling SE² + privacy SE², and the privacy share is the noise's part of it. AIC "
-    "and BIC are those of the likelihood of the released table; only their differences between "
+    "and BIC are those of the likelihood of what was released; only their differences between "
     "models of this release mean anything."
+)
+_SATURATED = (
+    "Margins were released, so the saturated model is that of these margins: it fits them, and "
+    "leaves out the interactions of factors that no margin holds together. Nothing here can test "
+    "those."
 )
 _NO_CRITERION = (
     "AIC and BIC are for fits that maximise the likelihood; this one maximises something else, so "
@@ -171,6 +176,8 @@ class Findings:
     def section(self) -> Section:
         """All models."""
         blocks: list[Block] = [Text(_ERRORS)]
+        if not all(map(has_cells, self.models)):
+            blocks.append(Text(_SATURATED))
         if len(self.models) > 1:
             blocks.append(comparison_table(self.models))
             if self.comparison is not None:

@@ -158,7 +158,7 @@ def ratios_table(frame: pd.DataFrame) -> Table:
             ]
         )  # fmt: skip
     columns = [
-        Column("in_words", "Odds ratio of"),
+        Column("in_words", "Ratio of"),
         Column("odds_ratio", "Estimate"),
         Column("interval", "95 % interval"),
         Column("se_log", "Total SE of the log"),

@@ -15,6 +15,7 @@ from scipy import stats
 
 from dpcontingency.errors import DPContingencyError, PrivacyError, ReleaseError
 from dpcontingency.inference.cells import AnyRelease, part_for
+from dpcontingency.inference.families import in_a_row
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
@@ -51,6 +52,10 @@ class Kind(ABC):
 
     noun: ClassVar[str]  # what the release is a release of
     loader: ClassVar[str]  # Python that reads it from its file
+
+    @abstractmethod
+    def of(self, names: Sequence[str]) -> str:
+        """What the release is of, after its noun."""
 
     @abstractmethod
     def scale(self) -> tuple[Cell, Cell]:
@@ -130,9 +135,16 @@ class OfTable(Kind):
     noun: ClassVar[str] = "table"
     loader: ClassVar[str] = "dpc.load_release"
 
+    def of(self, names: Sequence[str]) -> str:
+        """A product."""
+        return " × ".join(names)
+
     def scale(self) -> tuple[Cell, Cell]:
         """Sigma."""
-        name = Cell("sigma, scale of the noise on a cell", "sigma")
+        whole = np.allclose(self.release.noise_sd[self.release.domain.possible()],
+                            self.release.sigma)  # fmt: skip
+        kept = "" if whole else ", before it is made to leave the public totals as they are"
+        name = Cell(f"sigma, scale of the noise on a cell{kept}", "sigma")
         return name, number(self.release.sigma, f"{self.release.sigma:.5g}")
 
     def how_made(self) -> Iterator[Fact]:
@@ -189,6 +201,10 @@ class OfMargins(Kind):
 
     noun: ClassVar[str] = "margins"
     loader: ClassVar[str] = "dpc.MarginRelease.load"
+
+    def of(self, names: Sequence[str]) -> str:
+        """A list."""
+        return f"of {in_a_row(names)}"
 
     def scale(self) -> tuple[Cell, Cell]:
         """The spread in the wanted margins."""

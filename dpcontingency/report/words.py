@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
+SENTENCES = 12  # of one kind about a model
 LEVEL = 0.05  # false alarms of the test in the account of what can be learnt about one record
 
 
@@ -70,7 +70,7 @@ def protection(release: AnyRelease) -> list[str]:
     return [
         f"{account} Guessing without the release would do so in {rate}.",
         "This holds whatever else that person knows, for every record, and for everything in this "
-        "report, because all of it is computed from the released table alone.",
+        "report, because all of it is computed from the released numbers alone.",
     ]
 
 
@@ -184,20 +184,19 @@ def model_in_words(
     elif len(groups) > 1:
         listed = "; ".join(in_a_row(group) for group in groups)
         out.append(f"These groups of factors are independent of each other: {listed}.")
-    out += [
-        f"{a} and {b} are independent given {in_a_row(given)}."
-        for a, b, given in separations(generators, names)
-        if given
-    ]
+    out += _independences(generators, linked)
     out += _missing_interactions(generators, linked)
     out += described
     if used and not out:
         out.append(f"No restriction on {in_a_row(used)} (saturated model).")
-    out += [
-        f"{name} is not in the model: its levels are taken to be equally likely."
-        for name in names
-        if name not in used
-    ]
+    left = [name for name in names if name not in used]
+    if len(left) == 1:
+        out.append(f"{left[0]} is not in the model: its levels are taken to be equally likely.")
+    elif left:
+        out.append(
+            f"{in_a_row(left)} are not in the model: the levels of each are taken to be equally "
+            "likely."
+        )
     return out
 
 
@@ -276,23 +275,80 @@ def number_of(count: int, things: str) -> str:
     return f"{count:,} {things}{'' if count == 1 else 's'}"
 
 
+def _independences(generators: Generators, linked: Graph) -> list[str]:
+    """Which factors are independent given others: pair by pair, of many pairs factor by factor."""
+    pairs = [
+        f"{a} and {b} are independent given {in_a_row(given)}."
+        for a, b, given in separations(generators, list(linked))
+        if given
+    ]
+    if len(pairs) <= SENTENCES:
+        return pairs
+    out = [
+        f"{name} is independent of all other factors given "
+        f"{in_a_row([one for one in linked if one in beside])}."
+        for name, beside in linked.items()
+        if 0 < len(beside) < len(linked) - 1
+    ]
+    if (more := len(out) - SENTENCES) > 0:
+        said = f"So is each of {more:,} more factors, given those that it has a term with."
+        out[SENTENCES:] = [said]
+    return out
+
+
 def _missing_interactions(generators: Generators, linked: Graph) -> list[str]:
     """A sentence for each smallest set of mutually linked factors without a joint term."""
-    found: list[set[str]] = []
-    for size in range(3, len(linked) + 1):
-        for group in combinations(linked, size):
-            is_clique = all(b in linked[a] for a, b in combinations(group, 2))
-            inside = any(set(group) <= set(margin) for margin in generators)
-            if is_clique and not inside and not any(known <= set(group) for known in found):
-                found.append(set(group))
-    together = [in_a_row([name for name in linked if name in group]) for group in found]
-    return [
-        f"There is no interaction of {names} together: the association of any two of them does "
-        "not depend on the third."
+    groups = _without_term(generators, linked)
+    fixed = ", the others held fixed" if len(linked) > 3 else ""
+    if len(groups) > 1:
+        involved = [name for name in linked if any(name in group for group in groups)]
+        size = len(groups[0])
+        if {len(group) for group in groups} == {size} and (
+            len(groups) == math.comb(len(involved), size)
+        ):
+            which = f"any {size} of {in_a_row(involved)}"
+            if size > 3:
+                return [f"There is no joint interaction of {which}."]
+            return [
+                f"There is no interaction of {which} together: the association of any two of them "
+                f"does not depend on a third{fixed}."
+            ]
+    out = [
+        f"There is no interaction of {in_a_row(group)} together: the association of any two of "
+        f"them does not depend on the third{fixed}."
         if len(group) == 3
-        else f"There is no joint interaction of {names}."
-        for group, names in zip(found, together, strict=True)
+        else f"There is no joint interaction of {in_a_row(group)}."
+        for group in groups
     ]
+    if (more := len(out) - SENTENCES) > 0:
+        out[SENTENCES:] = [f"Nor is there one of {number_of(more, 'more set')} of factors."]
+    return out
+
+
+def _without_term(generators: Generators, linked: Graph) -> list[list[str]]:
+    """The smallest sets of mutually linked factors that lie in no generator, in order.
+
+    All subsets of such a set lie in one, so a size is made of what the size below has left; and in
+    generators that differ, so that none is larger than there are generators.
+    """
+    margins, place = list(map(frozenset, generators)), {name: k for k, name in enumerate(linked)}
+    inside = {frozenset((a, b)) for a in linked for b in linked[a]}
+    out: list[list[str]] = []
+    for _ in range(3, len(margins) + 1):
+        larger = {
+            group | {name}
+            for group in inside
+            for name in frozenset.intersection(*(linked[one] for one in group))
+        }
+        whole = {group for group in larger if all(group - {name} in inside for name in group)}
+        inside = {group for group in whole if any(group <= margin for margin in margins)}
+        out += sorted(
+            (sorted(group, key=place.__getitem__) for group in whole - inside),
+            key=lambda group: [place[name] for name in group],
+        )
+        if not inside:
+            break
+    return out
 
 
 def naive_in_words(naive: NoiseIgnored) -> str:

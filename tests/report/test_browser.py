@@ -126,6 +126,13 @@ def test_text_stands_out_in_both_schemes(page):
 def test_the_page_fits_a_telephone(page, tmp_path):
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+    # The words of an odds ratio are not squeezed to a word a line.
+    widths = page.evaluate(
+        "() => [...document.querySelectorAll('th[scope=row]')]"
+        ".filter(e => e.textContent.includes('rather than')).map(e => e.clientWidth)"
+    )
+    assert len(widths) == 10
+    assert min(widths) >= 190
     long = Domain({f"{name * 60}": [0, 1] for name in string.ascii_uppercase[:6]})
     release = Release.from_noisy_table(np.full(long.shape, 25.0), long, sigma=2.0)
     write_report(release, tmp_path / "six.html", title="W" * 80)

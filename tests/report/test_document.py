@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,8 @@ from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.inference.comparison import compare
+from dpcontingency.inference.families import links
+from dpcontingency.inference.formula import generating_class
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.overview import association_overview
@@ -26,7 +28,7 @@ from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
 from dpcontingency.report.document import document_of, render, write_report
 from dpcontingency.report.parts import Bullets, Code, Facts, Note, Table, Text
-from dpcontingency.report.words import best_power, model_in_words
+from dpcontingency.report.words import _without_term, best_power, model_in_words
 
 LOSS = "The privacy loss, rounded up, and the noise"
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -269,7 +271,8 @@ def test_the_privacy_numbers(page, release):
     assert values["epsilon at delta = 1e-06"] == "4.8866"  # C47
     assert float(values["epsilon at delta = 1e-06"]) >= release.privacy.epsilon(1e-6)
     assert values["rho (zero-concentrated)"] == "0.5"
-    assert values["sigma, scale of the noise on a cell"] == f"{release.sigma:.5g}" == "1.4142"
+    (sigma,) = [value for name, value in values.items() if name.startswith("sigma")]
+    assert sigma == f"{release.sigma:.5g}" == "1.4142"
     power = 1 - float(release.privacy.trade_off(0.05))
     assert power <= best_power(release.privacy) <= power + 1e-3
     assert f"rightly names it in at most {100 * best_power(release.privacy):.1f} %." in page.text
@@ -586,6 +589,62 @@ def test_models_of_a_margin_belong(release):
 )
 def test_model_in_words(generators, words):
     assert model_in_words(tuple(generators), ["A", "B", "C"]) == words
+
+
+def test_many_factors_are_described_in_few_words():
+    names = [f"Q{k}" for k in range(30)]
+    chain = model_in_words(tuple(pairwise(names)), names)
+    assert chain[:2] == [
+        "Q0 is independent of all other factors given Q1.",
+        "Q1 is independent of all other factors given Q0 and Q2.",
+    ]
+    assert chain[12:] == ["So is each of 18 more factors, given those that it has a term with."]
+    assert model_in_words(tuple(combinations(names[:6], 2)), names[:6]) == [
+        "There is no interaction of any 3 of Q0, Q1, Q2, Q3, Q4 and Q5 together: the association "
+        "of any two of them does not depend on a third, the others held fixed."
+    ]
+    assert model_in_words(tuple(combinations(names[:6], 3)), names[:6]) == [
+        "There is no joint interaction of any 4 of Q0, Q1, Q2, Q3, Q4 and Q5."
+    ]
+    some = [pair for pair in combinations(names[:7], 2) if pair != ("Q0", "Q1")]
+    said = model_in_words(tuple(some), names[:7])
+    assert said[0] == "Q0 and Q1 are independent given Q2, Q3, Q4, Q5 and Q6."
+    # 35 triples less the 5 with both.
+    assert said[13:] == ["Nor is there one of 18 more sets of factors."]
+    (left,) = model_in_words((("Q0", "Q1", "Q2"),), names[:5])[1:]
+    assert left.startswith("Q3 and Q4 are not in the model: the levels of each")
+
+
+def test_the_smallest_sets_without_a_term_are_those_of_a_search_through_all():
+    rng = np.random.default_rng(5)
+    found = 0
+    for _ in range(300):
+        names = "ABCDEFG"[: rng.integers(3, 8)]
+        margins = [
+            tuple(rng.choice(list(names), rng.integers(1, len(names) + 1), replace=False))
+            for _ in range(rng.integers(1, 9))
+        ]
+        margins = generating_class(margins, list(names))
+        linked, want = links(margins, list(names)), []
+        for size in range(3, len(linked) + 1):
+            for group in combinations(linked, size):
+                whole = all(b in linked[a] for a, b in combinations(group, 2))
+                inside = any(set(group) <= set(margin) for margin in margins)
+                if whole and not inside and not any(set(known) <= set(group) for known in want):
+                    want.append(list(group))
+        assert _without_term(margins, linked) == want
+        found += len(want)
+    assert found > 20
+
+
+def test_the_scale_of_the_noise_is_told_from_the_noise_in_a_cell(page):
+    (scale,) = [row for row in page.tables[LOSS] if row[0].startswith("sigma")]
+    assert scale[0].endswith("on a cell, before it is made to leave the public totals as they are")
+    (noise,) = page.fact("Noise")
+    assert noise.endswith("1.384")
+    assert scale[1] == "1.4142"
+    whole = Read(ucb(neighbours="add-remove"))
+    assert "sigma, scale of the noise on a cell" in dict(whole.tables[LOSS][1:])
 
 
 def test_pages_do_not_remember(release):

@@ -69,6 +69,15 @@ def test_it_has_a_plan_in_the_place_of_cells(sections, release):
     assert loss["largest_sd"] == release.noise_range[1]
 
 
+def test_it_says_what_it_is_of_and_what_its_saturated_model_is(sections, release, fit):
+    assert document_of(release).title == "Contingency margins of A, B, C and D"
+    (said,) = [text for text in sections["models"]["text"] if text.startswith("Margins were")]
+    assert "the saturated model is that of these margins" in said
+    assert "computed from the released numbers alone" in sections["protection"]["parts"]["learnt"][
+        "text"
+    ][1]  # fmt: skip
+
+
 def test_margins_have_intervals_for_the_noise(sections, release):
     one_way = rows(sections["margins"], "one_way")
     assert {row["factor"] for row in one_way} == {"A", "B", "C"}

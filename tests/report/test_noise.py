@@ -1,7 +1,11 @@
 """Noise against signal by structure: which margins are drawn, and where their marks stand."""
 
+import io
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from dpcontingency.domain import Domain
@@ -37,6 +41,20 @@ def at(ax, name):
 
 def simulated(**options):
     return simulate_release(COUNTS, DOMAIN, GDP(0.5), np.random.default_rng(1), **options)
+
+
+@pytest.mark.parametrize("high", [20, 190, 1500, 2500, 40_000, 10**7, 10**9])
+def test_numbers_on_the_axis_do_not_touch(high):
+    release = Release.from_noisy_table([10.0, high], Domain({"A": ["a", "b"]}), sigma=5.0)
+    ax = plots.noise_versus_signal(release)
+    ax.figure.savefig(io.BytesIO(), dpi=ax.figure.dpi)
+    renderer = ax.figure.canvas.get_renderer()
+    left, right = ax.get_xlim()
+    ticks = zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)
+    shown = [t.get_window_extent(renderer) for x, t in ticks if left <= x <= right]
+    assert len(shown) >= 2
+    assert all(one.x1 + 3 < other.x0 for one, other in pairwise(shown))
+    plt.close(ax.figure)
 
 
 def test_marks_stand_at_the_noise_the_median_and_the_sampling_error():
