@@ -129,7 +129,8 @@ def association_overview(
         _row(release, row, column, alpha) for row, column in (known if pairs is None else pairs)
     ]
     out = AssociationOverview(pd.DataFrame(rows, columns=COLUMNS).astype({"df": np.int64}))
-    out.notes = (*_notes(release, len(rows), len(known), alpha), *_too_good(out))
+    tests = int(out["pvalue"].notna().sum())
+    out.notes = (*_notes(release, tests, len(known), alpha), *_too_good(out))
     return out
 
 
@@ -201,7 +202,7 @@ def _strength(pair: AnyRelease, alpha: float) -> _Strength:
     return _Strength(with_interval(of, v, alpha)) if of.df else _Strength(reason=NO_RECORDS)
 
 
-def _notes(release: AnyRelease, shown: int, known: int, alpha: float) -> Iterator[str]:
+def _notes(release: AnyRelease, tests: int, known: int, alpha: float) -> Iterator[str]:
     covers = (
         "sampling; there is no noise"
         if release.noise.is_exact
@@ -211,7 +212,7 @@ def _notes(release: AnyRelease, shown: int, known: int, alpha: float) -> Iterato
         "V is Cramer's, and the test the score test of independence, by chi-square. Intervals "
         f"({100 * (1 - alpha):g} %) and p-values account for {covers}."
     )
-    yield f"{NOT_ADJUSTED} Tests: {shown:,}."
+    yield f"{NOT_ADJUSTED} Tests: {tests:,}."
     unseen = math.comb(len(release.domain.names), 2) - known
     if unseen:
         yield f"Pairs that lie in no released margin together: {unseen:,}."

@@ -141,10 +141,13 @@ class OfTable(Kind):
 
     def scale(self) -> tuple[Cell, Cell]:
         """Sigma."""
-        whole = np.allclose(self.release.noise_sd[self.release.domain.possible()],
-                            self.release.sigma)  # fmt: skip
-        kept = "" if whole else ", before it is made to leave the public totals as they are"
-        name = Cell(f"sigma, scale of the noise on a cell{kept}", "sigma")
+        sd = self.release.noise_sd[self.release.domain.possible()]
+        what = "sigma, scale of the noise on a cell"
+        if self.release.noise.name == "Laplace":
+            what = "b, scale of the Laplace noise on a cell, whose standard deviation is b √2"
+        elif not np.allclose(sd, self.release.sigma):
+            what += ", before it is made to leave the public totals as they are"
+        name = Cell(what, "sigma")
         return name, number(self.release.sigma, f"{self.release.sigma:.5g}")
 
     def how_made(self) -> Iterator[Fact]:

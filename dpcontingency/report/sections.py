@@ -167,7 +167,7 @@ def associations_section(overview: AssociationOverview, left_out: int) -> Sectio
             )
         )
     factors = {*overview["row"], *overview["column"]}
-    if 2 < len(factors) <= MAX_DRAWN and not left_out:
+    if 2 < len(factors) <= MAX_DRAWN and not left_out and overview["estimate"].notna().any():
         caption = "Cramer's V of each pair of factors."
         blocks.append(drawn("pairs", caption, lambda: plots.heat_map(overview)))
     return Section("associations", title, blocks)

@@ -353,9 +353,10 @@ def _without_term(generators: Generators, linked: Graph) -> list[list[str]]:
 
 def naive_in_words(naive: NoiseIgnored) -> str:
     """What a test that ignores the noise says, and how often it is wrong."""
+    se = math.sqrt(naive.size * (1 - naive.size) / naive.n_tables)
     return (
-        f"invalid: Pearson's chi-square on the noisy cells would be {naive.statistic:.4g} on "
-        f"{naive.df} df, {p_equals(naive.pvalue)}; at this noise such a test rejects a true null "
-        f"in {percent(naive.size, 1)} of cases at the 5 % level ({naive.n_tables:,} simulated "
-        "tables)"
+        "no result, but a warning: Pearson's chi-square on the noisy cells would be "
+        f"{naive.statistic:.4g} on {naive.df} df, {p_equals(naive.pvalue)}; at this noise such a "
+        f"test rejects a true null in {percent(naive.size, 1)} of cases at the 5 % level "
+        f"({naive.n_tables:,} simulated tables, Monte Carlo SE {percent(se, 1)})"
     )

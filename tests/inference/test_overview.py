@@ -175,6 +175,13 @@ def test_some_pairs_can_be_asked_for():
         dpc.association_overview(margins(), [("A", "C")])
 
 
+def test_only_tests_that_were_done_are_counted():
+    domain = dpc.Domain({"A": ["a", "b"], "B": ["u", "v"], "one": ["x"]})
+    overview = dpc.association_overview(dpc.Release.exact([[[40], [30]], [[20], [50]]], domain))
+    assert overview["pvalue"].notna().tolist() == [True, False, False]
+    assert "Tests: 1." in overview.notes[1]
+
+
 def test_an_interval_that_ends_at_its_estimate_is_explained():
     domain = dpc.Domain({"A": ["a", "b"], "B": ["u", "v"]})
     even = dpc.Release.from_noisy_table([[100.1, 99.9], [99.9, 100.1]], domain, sigma=20.0)

@@ -20,6 +20,7 @@ from dpcontingency.inference.families import links
 from dpcontingency.inference.formula import generating_class
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.naive import noise_ignored
 from dpcontingency.inference.overview import association_overview
 from dpcontingency.inference.printing import pvalue_text
 from dpcontingency.privacy.gdp import GDP
@@ -645,6 +646,29 @@ def test_the_scale_of_the_noise_is_told_from_the_noise_in_a_cell(page):
     assert scale[1] == "1.4142"
     whole = Read(ucb(neighbours="add-remove"))
     assert "sigma, scale of the noise on a cell" in dict(whole.tables[LOSS][1:])
+
+
+def test_a_report_with_laplace_noise_names_its_scale_and_draws_no_empty_heat_map():
+    made = ucb(neighbours="add-remove", mechanism=Laplace())
+    page = Read(made)
+    scale, sd = made.sigma, float(made.noise_sd.flat[0])
+    assert dict(page.tables[LOSS][1:])[
+        "b, scale of the Laplace noise on a cell, whose standard deviation is b √2"
+    ] == f"{scale:.5g}"  # fmt: skip
+    assert sd == pytest.approx(scale * 2**0.5, rel=1e-3)
+    assert [picture.key for picture in page.document.pictures()] == [
+        "trade-off",
+        "signal",
+        "mosaic",
+    ]
+    assert "not adjusted for the number of tests. Tests: 0." in page.text
+
+
+def test_a_test_that_ignores_the_noise_is_no_result(page, tests):
+    (said, *_) = page.fact("If the noise were ignored")
+    size = noise_ignored(tests[0]).size
+    assert said.startswith("no result, but a warning: Pearson's chi-square on the noisy cells")
+    assert f"Monte Carlo SE {100 * (size * (1 - size) / 2000) ** 0.5:.1f} %)" in said
 
 
 def test_pages_do_not_remember(release):
