@@ -48,9 +48,9 @@ _KEYS = {"Missing values": "missing"}
 _MARGINS = (
     "The interval covers the noise only: it is about the records that were counted, and not about "
     "the population they came from. Sampling SD is how much a cell would vary between samples of "
-    "this size without any noise (multinomial, or Poisson where the number of records is not "
-    "public), at the released value. The last column is the noise's part of the sum of both "
-    "variances: near 0 %, the noise costs little; near 100 %, it is nearly all that is seen."
+    "this size without any noise (multinomial, in each stratum by itself where their numbers of "
+    "records are public; Poisson where none is), at the released value. The last column is "
+    "the noise's part of the sum of both variances: near 0 %, the noise costs little; near 100 %, it is nearly all that is seen."
 )
 
 

@@ -113,12 +113,11 @@ def one_way_table(release: Any, margins: Sequence[tuple[str, Any, Array]]) -> Ta
         Factors, their margins, and half the widths of the intervals of their cells.
     """
     rows = []
-    total = release.n_total_estimate
     for name, margin, half in margins:
         digits = digits_for(margin.noise_sd, margin.noisy)
+        by_sampling = sampling_sds(release, name)
         for i, level in enumerate(margin.domain.levels[name]):
-            noisy, sd = margin.noisy[i], margin.noise_sd[i]
-            sampling = 0.0 if name in release.strata else sampling_sd(release, noisy, total)
+            noisy, sd, sampling = margin.noisy[i], margin.noise_sd[i], by_sampling[i]
             share = noise_share(sd, sampling)
             rows.append(
                 [
@@ -274,11 +273,17 @@ def _left_out(count: int, things: str, whole: str) -> str:
     return f"The first {MAX_ROWS} of {count:,} {things} are shown. {whole} gives all of them."
 
 
-def sampling_sd(release: Any, cell: float, total: float) -> float:
-    """How much a margin cell varies from sample to sample: multinomial, or Poisson."""
-    mean = max(cell, 0.0)
-    variance = mean if release.totals is None else mean * (1 - min(mean / max(total, 1e-300), 1.0))
-    return math.sqrt(max(variance, 0.0))
+def sampling_sds(release: Any, name: str) -> Array:
+    """How much the cells of a factor's margin vary from sample to sample.
+
+    Multinomial, in each stratum by itself where their totals are public; Poisson without a total.
+    """
+    if name in release.strata:
+        return np.zeros(len(release.domain.levels[name]))
+    means = np.maximum(release.margin(name, *release.strata).noisy, 0.0)
+    if release.totals is not None:
+        means = means * (1 - np.minimum(means / np.maximum(release.totals, 1e-300), 1.0))
+    return np.asarray(np.sqrt(means.reshape(len(means), -1).sum(axis=1)))
 
 
 def noise_share(noise: float, sampling: float) -> float:

@@ -671,6 +671,18 @@ def test_a_test_that_ignores_the_noise_is_no_result(page, tests):
     assert f"Monte Carlo SE {100 * (size * (1 - size) / 2000) ** 0.5:.1f} %)" in said
 
 
+def test_the_sampling_error_of_strata_is_that_inside_them():
+    made = ucb(mu=50.0, strata=("Dept",))
+    rows = Read(made).tables["One-way margins"][1:]
+    shown = {(row[0], row[1]): float(row[5]) for row in rows}
+    by_dept = made.margin("Gender", "Dept").noisy
+    inside = (by_dept[0] * by_dept[1] / made.totals).sum()
+    assert shown["Gender", "Male"] == pytest.approx(np.sqrt(inside), rel=0.01)
+    p = by_dept[0].sum() / made.n_total
+    assert inside < 0.8 * made.n_total * p * (1 - p)
+    assert {sd for (name, _), sd in shown.items() if name == "Dept"} == {0.0}
+
+
 def test_pages_do_not_remember(release):
     assert render(release, ".md") == render(release, ".md")
 
