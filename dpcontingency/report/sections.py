@@ -49,8 +49,9 @@ _MARGINS = (
     "The interval covers the noise only: it is about the records that were counted, and not about "
     "the population they came from. Sampling SD is how much a cell would vary between samples of "
     "this size without any noise (multinomial, in each stratum by itself where their numbers of "
-    "records are public; Poisson where none is), at the released value. The last column is "
-    "the noise's part of the sum of both variances: near 0 %, the noise costs little; near 100 %, it is nearly all that is seen."
+    "records are public; Poisson where none is), at the released value. The last column is the "
+    "noise's part of the sum of both variances: near 0 %, the noise costs little; near 100 %, it "
+    "is nearly all that is seen."
 )
 
 
