@@ -36,15 +36,14 @@ def guarantee(release: AnyRelease) -> Section:
 
 
 def _parameters(release: AnyRelease) -> Iterator[Fact]:
-    unit = "One record, for every record alike."
+    unit = "Not stated by the publisher."
     if release.neighbours is not None:
-        unit += f" Neighbours are {neighbours_in_words(release)}."
-    yield Fact(
-        "unit",
-        "Unit of privacy",
-        f"{unit} Who has k records in the data is protected at k times mu only; if one person "
-        "has one record, the unit is the person.",
-    )
+        unit = (
+            f"One record, for every record alike. Neighbours are {neighbours_in_words(release)}. "
+            "Who has k records in the data is protected at k times mu only; if one person has one "
+            "record, the unit is the person."
+        )
+    yield Fact("unit", "Unit of privacy", unit)
     if release.privacy is None:
         yield Fact("parameters", "Privacy parameters", "Not stated by the publisher.")
         return

@@ -708,6 +708,14 @@ def test_the_guarantee_names_every_point(release):
     assert "; the number of records" not in noisy
 
 
+def test_the_unit_of_a_guarantee_that_is_not_stated_is_not_made_up():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    made = Release.from_noisy_table([[31.5, -1.2], [17.7, 25.2]], domain, sigma=2.0)
+    page = Read(made)
+    assert page.fact("Unit of privacy") == ["Not stated by the publisher."]
+    assert page.fact("Privacy parameters") == ["Not stated by the publisher."]
+
+
 def test_the_best_attack_is_that_of_the_trade_off_curve(page, release):
     rows = page.tables["The best test between neighbouring data sets"][1:]
     assert [row[0] for row in rows] == ["1 %", "5 %", "10 %", "20 %", "50 %"]
