@@ -100,10 +100,16 @@ def _origin(releases: Sequence[Release]) -> Origin:
 
 
 def _checked(releases: Any) -> list[Release]:
-    if not isinstance(releases, Sequence) or not all(isinstance(r, Release) for r in releases):
+    if not isinstance(releases, Sequence):
         raise ReleaseError(
             f"Samples are a list of two Releases or more; got {type(releases).__name__}."
         )
+    for release in releases:
+        if not isinstance(release, Release):  # the noise of a margin of several is correlated
+            raise ReleaseError(
+                "Samples are Releases, each a table with independent noise on its cells; got a "
+                f"{type(release).__name__}. Release the table of the response in each sample."
+            )
     if len(releases) < 2:
         raise ReleaseError(f"Samples are two Releases or more; got {len(releases)}.")
     first = releases[0]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dpcontingency as dpc
+from dpcontingency.errors import ReleaseError
 from dpcontingency.release.combine import combine_samples
 from dpcontingency.release.release import Release
 
@@ -60,3 +61,10 @@ def test_the_note_of_a_homogeneity_test_says_which_sample_is_not_private():
     test = dpc.homogeneity_test([exact, sample(5.0)], pvalue="asymptotic")
     assert any("1: NOT PRIVATE: exact counts, no noise" in note for note in test.notes)
     assert not any("not stated" in note for note in test.notes)
+
+
+def test_a_release_of_margins_is_no_sample():
+    rng = np.random.default_rng(1)
+    margins = dpc.simulate_margins([4, 5, 6], DOMAIN, [DOMAIN.names], dpc.GDP(1.0), rng)
+    with pytest.raises(ReleaseError, match=r"got a MarginRelease\. Release the table"):
+        combine_samples([sample(0.3), margins])
