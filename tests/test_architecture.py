@@ -60,6 +60,7 @@ FLOORS = {
     "release.workload": 2,
     # the wall: what comes out of it is public
     "release": 3,
+    "release.contents": 3,
     "release.release": 3,
     "release.publish": 3,
     "release.combine": 3,

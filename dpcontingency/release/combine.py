@@ -10,8 +10,9 @@ import numpy as np
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.contents import Origin
 from dpcontingency.release.noise import GaussianNoise
-from dpcontingency.release.release import Origin, Release
+from dpcontingency.release.release import Release
 
 SAMPLE = "sample"
 

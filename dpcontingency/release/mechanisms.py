@@ -25,7 +25,7 @@ from dpcontingency.release.laplace import laplace_scale
 from dpcontingency.release.noise import GaussianNoise, LaplaceNoise, Noise
 from dpcontingency.release.options import PublicArray, name_or_array, plain, require
 from dpcontingency.release.sampler import GAUSSIAN, LAPLACE, Law
-from dpcontingency.release.sensitivity import Neighbours
+from dpcontingency.release.sensitivity import Neighbours, l2_sensitivity
 from dpcontingency.release.shrinkage import LEAST_DIMENSION, Block, Split, merge_narrow
 
 Array = npt.NDArray[np.float64]
@@ -46,7 +46,11 @@ class Mechanism(ABC):
 
         The standard deviation of Gaussian noise: sensitivity / mu.
         """
-        return privacy.sigma(space.l2_sensitivity)
+        return self.scale(privacy, space.relation)
+
+    def scale(self, privacy: GDP, relation: str) -> float:
+        """Return `sigma`, which depends on the relation alone and not on the domain."""
+        return privacy.sigma(l2_sensitivity(relation))
 
     def noise(self, sigma: float, space: Neighbours) -> Noise:
         """Return the law of the noise before it is confined to the sensitivity space."""
@@ -195,9 +199,9 @@ class Laplace(Mechanism):
     law: ClassVar[Law] = LAPLACE
     rank_deficient: ClassVar[bool] = False
 
-    def sigma(self, privacy: GDP, space: Neighbours) -> float:
+    def scale(self, privacy: GDP, relation: str) -> float:
         """Return the smallest b that gives this loss, rounded up."""
-        return laplace_scale(privacy, space.relation)
+        return laplace_scale(privacy, relation)
 
     def noise(self, sigma: float, space: Neighbours) -> LaplaceNoise:
         """Return the law of the noise."""

@@ -56,6 +56,8 @@ class GaussianNoise:
     strata: tuple[int, ...] | None
 
     name: ClassVar[str] = "Gaussian"
+    #: How many standard deviations no draw is away from 0: an event of 1e-33.
+    reach: ClassVar[float] = 12.0
 
     def __post_init__(self) -> None:
         variances = np.asarray(self.variances, dtype=np.float64)
@@ -286,6 +288,7 @@ class LaplaceNoise:
     terms: npt.NDArray[np.int64]
 
     name: ClassVar[str] = "Laplace"
+    reach: ClassVar[float] = 54.0  # with the tail of a single cell
     strata: ClassVar[None] = None
     is_exact: ClassVar[bool] = False
 

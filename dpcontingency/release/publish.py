@@ -15,13 +15,14 @@ from dpcontingency.errors import PrivacyError, RecordsError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import REPLACE_ONE
+from dpcontingency.release.contents import Origin
 from dpcontingency.release.mechanisms import (
     MECHANISMS,
     Mechanism,
     RankDeficientGaussian,
     RankDeficientJamesStein,
 )
-from dpcontingency.release.release import Origin, Release
+from dpcontingency.release.release import Release
 from dpcontingency.release.sampler import Law, grid_exponent, rounded_noise
 from dpcontingency.release.sensitivity import Neighbours
 from dpcontingency.release.shrinkage import LEAST_DIMENSION

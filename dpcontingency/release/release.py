@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,24 +18,15 @@ from dpcontingency.errors import PrecisionWarning, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
 from dpcontingency.privacy.neighbours import in_words
 from dpcontingency.release import exports, files, integers
+from dpcontingency.release.contents import ReleaseContents
 from dpcontingency.release.integers import IntegerTable
-from dpcontingency.release.mechanisms import Mechanism, mechanism_from_dict
-from dpcontingency.release.noise import GaussianNoise, Noise, noise_from_dict
-from dpcontingency.release.reading import is_words, read_back
-from dpcontingency.release.sensitivity import (
-    SQUARED_SENSITIVITY,
-    Neighbours,
-    public_totals_in_words,
-)
+from dpcontingency.release.noise import GaussianNoise
+from dpcontingency.release.sensitivity import Neighbours, public_totals_in_words
 
 Array = npt.NDArray[np.float64]
-FARTHEST_TOTAL = 12.0  # standard deviations of the noise in a total: an event of 1e-33
-
-Origin = Literal["released", "third-party", "exact", "simulated"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Release:
+class Release(ReleaseContents):
     """A noisy contingency table, the law of its noise, and the privacy it was bought with.
 
     Made by `release_table`, `load_release`, `Release.from_noisy_table`, `Release.exact` or
@@ -80,30 +69,6 @@ class Release:
     >>> release.margin("A").noisy
     array([12.3, 13. ])
     """
-
-    domain: Domain
-    noisy: Array
-    noise: Noise
-    estimate: Array
-    sigma: float
-    privacy: GDP | None
-    neighbours: str | None
-    strata: tuple[str, ...]
-    totals: npt.NDArray[Any] | None
-    mechanism: Mechanism | None
-    origin: Origin
-    provenance: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        for name in ("noisy", "estimate", "totals"):
-            if getattr(self, name) is not None:
-                values = getattr(self, name).view()
-                values.setflags(write=False)
-                object.__setattr__(self, name, values)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew, so that the arrays of a copy are read-only too.
-        return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     # -- other ways in -------------------------------------------------------------------------
 
@@ -318,23 +283,11 @@ class Release:
         if self.totals is None or law.strata is not None:
             return self
         axes = tuple(self.domain.axis(name) for name in self.strata)
-        self._check_totals(self.totals, axes)
+        self._check_sums()
         noisy, noise = law.condition(self.noisy, self.totals, axes)
         return replace(self, noisy=noisy, noise=noise)
 
     # -- as a table of rows, and as integers ---------------------------------------------------
-
-    def _check_totals(self, totals: npt.NDArray[Any], axes: tuple[int, ...]) -> None:
-        """Refuse public totals that no noise of this law makes of the noisy cells."""
-        others = tuple(i for i in range(self.noisy.ndim) if i not in axes)
-        gap = np.abs(self.noisy.sum(axis=others) - totals)
-        spread = np.sqrt(self.noise.as_gaussian().variances.sum(axis=others))
-        if (gap > FARTHEST_TOTAL * spread + 1e-9 * np.maximum(totals, 1.0)).any():
-            raise ReleaseError(
-                f"The noisy cells add up to a total that is {np.max(gap):.6g} away from the public "
-                f"one, which noise of standard deviation {np.min(spread):.3g} cannot be. Check "
-                "n_total and sigma."
-            )
 
     def to_frame(self) -> pd.DataFrame:
         """One row a cell: the factors, then ``noisy``, ``noise_sd`` and ``estimate``.
@@ -471,72 +424,6 @@ class Release:
         """The checksum that the release's file carries."""
         return str(files.document_of(self.to_dict())["checksum"])
 
-    def to_dict(self) -> dict[str, Any]:
-        """The release as plain data, as it stands in its JSON file."""
-        return {
-            "domain": self.domain.to_dict(),
-            "noisy": self.noisy.ravel().tolist(),
-            "estimate": self.estimate.ravel().tolist(),
-            "noise": self.noise.to_dict(),
-            "sigma": self.sigma,
-            "mu": None if self.privacy is None else self.privacy.mu,
-            "neighbours": self.neighbours,
-            "strata": list(self.strata),
-            "totals": None if self.totals is None else self.totals.ravel().tolist(),
-            "mechanism": None if self.mechanism is None else self.mechanism.to_dict(),
-            "origin": self.origin,
-            "provenance": self.provenance,
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Release:
-        """The release that `to_dict` wrote.
-
-        Raises
-        ------
-        ReleaseError
-            If `to_dict` did not write it: a field is missing, unknown, or not what it should be.
-        """
-        names = {*(field.name for field in fields(cls)), "mu"} - {"privacy"}
-        return read_back("release", names, content, cls._read)
-
-    @classmethod
-    def _read(cls, content: Mapping[str, Any]) -> Release:
-        """The release in content that has the right fields, but perhaps the wrong values."""
-        for name, (is_one, what) in _PLAIN.items():
-            if not is_one(content[name]):
-                raise ReleaseError(f"its {name} is not {what}")
-        domain = Domain.from_dict(content["domain"])
-        strata, mu, mechanism = (content[name] for name in ("strata", "mu", "mechanism"))
-        totals = content["totals"]
-        sizes = [domain.shape[domain.axis(name)] for name in strata]
-        if totals is not None:
-            totals = _numbers(totals, None).reshape(sizes)
-        return cls(
-            domain=domain,
-            noisy=_numbers(content["noisy"], np.float64).reshape(domain.shape),
-            noise=noise_from_dict(content["noise"], domain.shape),
-            estimate=_numbers(content["estimate"], np.float64).reshape(domain.shape),
-            sigma=content["sigma"],
-            privacy=None if mu is None else GDP(mu),
-            neighbours=content["neighbours"],
-            strata=tuple(strata),
-            totals=totals,
-            mechanism=None if mechanism is None else mechanism_from_dict(mechanism),
-            origin=content["origin"],
-            provenance=content["provenance"],
-        )
-
-
-# What stands in a release as it stands in its file.
-_PLAIN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "sigma": (lambda x: type(x) in (int, float) and 0 <= x < math.inf, "a scale of at least 0"),
-    "neighbours": (lambda x: x is None or x in SQUARED_SENSITIVITY, "a known relation"),
-    "origin": (lambda x: x in get_args(Origin), "a known one"),
-    "strata": (lambda x: type(x) is list and len(set(x)) == len(x), "a list of factors"),
-    "provenance": (is_words, "a mapping to text"),
-}
-
 
 def load_release(path: str | Path) -> Release:
     """Read a release from the JSON file that `Release.save` wrote, bit for bit.
@@ -582,14 +469,6 @@ def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
             stacklevel=3,
         )
     return cells
-
-
-def _numbers(values: list[Any], dtype: type[np.float64] | None) -> npt.NDArray[Any]:
-    """Numbers from a file, as an array."""
-    array = np.asarray(values, dtype=dtype)
-    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise ReleaseError("some cell or total is no finite number")
-    return array
 
 
 def _collapse(values: npt.NDArray[Any], axes: tuple[int, ...]) -> npt.NDArray[Any]:

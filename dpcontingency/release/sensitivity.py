@@ -19,6 +19,11 @@ from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE, checked_re
 SQUARED_SENSITIVITY = {REPLACE_ONE: 2, ADD_REMOVE: 1}
 
 
+def l2_sensitivity(relation: str) -> float:
+    """The L2 distance of neighbouring tables: sqrt 2 or 1, rounded up to a float."""
+    return root_up(Fraction(SQUARED_SENSITIVITY[relation]))
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """A neighbour relation on the tables of one domain.
@@ -88,7 +93,7 @@ class Neighbours:
     @property
     def l2_sensitivity(self) -> float:
         """The L2 distance of neighbouring tables: sqrt 2 or 1, rounded up to a float."""
-        return root_up(Fraction(SQUARED_SENSITIVITY[self.relation]))
+        return l2_sensitivity(self.relation)
 
     @property
     def fixed(self) -> tuple[int, ...] | None:

@@ -1,0 +1,134 @@
+"""What the fields of a release imply of each other: no file and no caller can contradict it."""
+
+import json
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpcontingency.domain import Domain
+from dpcontingency.errors import ReleaseError
+from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release.combine import combine_samples
+from dpcontingency.release.mechanisms import Gaussian, Laplace
+from dpcontingency.release.publish import release_table, simulate_release
+from dpcontingency.release.release import Release, load_release
+from dpcontingency.table import ContingencyTable
+from tests.release.test_schema import RELEASES, write
+
+DOMAIN = Domain({"A": ["a", "b", "c"], "B": ["u", "v"]}, structural_zeros=[{"A": "c", "B": "v"}])
+COUNTS = [[20, 5], [9, 31], [12, 0]]
+TABLE = ContingencyTable(COUNTS, DOMAIN)
+
+MADE = {
+    "default": release_table(TABLE, GDP(0.5)),
+    "strata": release_table(TABLE, GDP(0.5), strata=["A"]),
+    "add-remove": release_table(TABLE, GDP(0.5), neighbours="add-remove"),
+    "full rank": release_table(TABLE, GDP(0.5), mechanism=Gaussian()),
+    "laplace": release_table(TABLE, GDP(0.5), mechanism=Laplace()),
+    "simulated": simulate_release(COUNTS, DOMAIN, GDP(0.5), np.random.default_rng(1)),
+    "exact": Release.exact(COUNTS, DOMAIN),
+    "third": Release.from_noisy_table(COUNTS, DOMAIN, sigma=2, neighbours="replace-one"),
+}
+MADE["margin"] = MADE["default"].margin("A")
+MADE["known"] = Release.from_noisy_table(COUNTS, DOMAIN, sigma=2, n_total=77).conditioned()
+
+GAUSSIAN = {"law": "Gaussian", "variances": 8.0, "strata": []}
+CELLS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+# Each a change of one or two fields after which they do not agree, and the field that is named.
+FORGED = [
+    ("default", {"sigma": 0.001}, "its sigma does not follow"),
+    ("default", {"sigma": 0}, "its sigma does not follow"),
+    ("default", {"sigma": 1e200}, "its sigma does not follow"),
+    ("default", {"mu": 0.01}, "its sigma does not follow from its mechanism, mu and neighbours"),
+    ("default", {"mu": None}, "its mechanism has a loss mu"),
+    ("default", {"neighbours": None}, "its mechanism has a loss mu"),
+    ("default", {"neighbours": "add-remove"}, "its sigma does not follow"),
+    ("add-remove", {"neighbours": "replace-one"}, "its sigma does not follow"),
+    ("laplace", {"mu": 0.1}, "its sigma does not follow"),
+    ("margin", {"mu": 0.1}, "its sigma does not follow"),
+    ("default", {"mechanism": {"name": "Laplace"}}, "its noise is not of the law"),
+    ("laplace", {"mechanism": {"name": "Gaussian"}}, "its noise is not of the law"),
+    ("third", {"mechanism": {"name": "Gaussian"}}, "does not go with the origin 'third-party'"),
+    ("default", {"mechanism": None}, "does not go with the origin 'released'"),
+    ("default", {"origin": "third-party"}, "does not go with the origin"),
+    ("default", {"origin": "exact"}, "does not go with the origin"),
+    ("third", {"origin": "exact"}, "says that the table is exact"),
+    ("exact", {"origin": "released"}, "does not go with the origin"),
+    ("exact", {"sigma": 3.0}, "its sigma is not the scale of its noise"),
+    ("exact", {"estimate": [*CELLS[:5], 0.0]}, "its estimate is not its noisy table"),
+    ("exact", {"noisy": [77.0, 5.0, -5.0, 0.0, 0.0, 0.0]}, "some cell is negative"),
+    ("exact", {"totals": [76]}, "add up to a total that is 1 away"),
+    ("third", {"sigma": 0.0}, "its sigma is not the scale of its noise"),
+    ("third", {"sigma": 20.0}, "its sigma is not the scale of its noise"),
+    ("third", {"mu": 0.01}, "its sigma is too small for its loss mu"),
+    ("third", {"neighbours": None}, "its loss mu needs neighbours"),
+    ("default", {"noise": GAUSSIAN}, "something in a structural zero"),
+    ("default", {"noisy": CELLS}, "something in a structural zero"),
+    ("default", {"totals": [78]}, "add up to a total that is 1 away"),
+    ("default", {"totals": [-77]}, "its totals are negative"),
+    ("default", {"totals": None}, "its totals do not go with its neighbours"),
+    ("add-remove", {"totals": [77]}, "its totals do not go with its neighbours"),
+    ("add-remove", {"strata": ["A"]}, "its totals are missing"),
+    ("default", {"strata": ["A"], "totals": [25, 40, 12]}, "is not confined to the strata"),
+    ("strata", {"totals": [24, 41, 12]}, "add up to a total that is 1 away"),
+    ("strata", {"strata": [], "totals": [77]}, "is not confined to the strata"),
+    ("strata", {"estimate": [20.0, 6.0, 9.0, 31.0, 12.0, 0.0]}, "its estimate does not add up"),
+    ("full rank", {"totals": [1077]}, "Check n_total and sigma"),
+    ("laplace", {"totals": [10077]}, "Check n_total and sigma"),
+    ("simulated", {"totals": [78]}, "add up to a total that is 1 away"),
+    ("known", {"totals": [78]}, "add up to a total that is 1 away"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "reason"), FORGED)
+def test_fields_that_contradict_each_other_are_refused(tmp_path, name, change, reason):
+    path = tmp_path / "forged.json"
+    MADE[name].save(path)
+    load_release(path)
+    write(path, {**json.loads(path.read_text(encoding="utf-8")), **change})
+    with pytest.raises(ReleaseError, match=reason) as caught:
+        load_release(path)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: This is no release: ")
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.999, 1.001, 0.0])
+@pytest.mark.parametrize("name", ["default", "strata", "add-remove", "full rank", "margin"])
+def test_noise_that_is_not_of_the_scale_sigma_is_refused(name, factor):
+    """The standard errors of every result would be those of another release."""
+    content = MADE[name].to_dict()
+    variances = (MADE[name].noise.variances * factor).ravel().tolist()
+    with pytest.raises(ReleaseError, match="its noise is not of the scale sigma"):
+        Release.from_dict({**content, "noise": {**content["noise"], "variances": variances}})
+
+
+def test_a_caller_cannot_contradict_it_either():
+    for change in ({"sigma": 1.0}, {"privacy": None}, {"totals": None}, {"neighbours": "none"}):
+        with pytest.raises(ReleaseError, match=r"^its "):
+            replace(MADE["default"], **change)
+    with pytest.raises(ReleaseError, match="not of the domain's shape"):
+        replace(MADE["default"], noisy=np.zeros((2, 3)))
+
+
+def test_every_part_of_an_honest_release_is_one(tmp_path):
+    """Margins in any order, what inference works on, and combined samples."""
+    made = [*MADE.values(), *RELEASES.values()]
+    parts = []
+    for release in made:
+        names = release.domain.names
+        for size in range(1, len(names) + 1):
+            for factors in combinations(reversed(names), size):
+                try:
+                    parts.append(release.margin(*factors))
+                except ReleaseError as error:  # a law of no simple form
+                    assert "no simple law" in str(error)  # noqa: PT017 -- others may have none
+        if release.noise.name == "Gaussian" and release.origin != "third-party":
+            parts.append(release.conditioned())
+            if not release.strata:
+                parts.append(combine_samples([release, replace(release)])[0])
+    assert len(parts) > 500
+    for part in parts:
+        assert Release.from_dict(json.loads(json.dumps(part.to_dict()))).to_dict()
