@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpcontingency._language import phrase
 from dpcontingency.errors import ReleaseError, shown
 
 RELEASE = "dpcontingency-release"
 MARGINS = "dpcontingency-margins"
 RESULTS = "dpcontingency-results"
 VERSION = 1
+READERS = {
+    RELEASE: "load_release",
+    MARGINS: "MarginRelease.load",
+    RESULTS: "LogLinearResults.load",
+}
 
 
 def write(path: str | Path, content: dict[str, Any], kind: str = RELEASE) -> None:
@@ -64,10 +70,10 @@ def read_one_of(path: str | Path, kinds: Sequence[str]) -> tuple[str, dict[str, 
         ) from None
     kind = document.get("format") if isinstance(document, dict) else None
     if kind not in kinds:
-        known = kind in (RELEASE, MARGINS, RESULTS)
-        raise ReleaseError(
-            f"{path} is not a {' or '.join(kinds)} file{f', but a {kind} file' * known}."
-        )
+        other = ""
+        if isinstance(kind, str) and kind in READERS:
+            other = f", but a {kind} file{phrase(f': read it by {READERS[kind]}', '')}"
+        raise ReleaseError(f"{path} is not a {' or '.join(kinds)} file{other}.")
     if document.get("version") != VERSION:
         raise ReleaseError(
             f"{path} is a {kind} file of version {document.get('version')!r}; this package reads "

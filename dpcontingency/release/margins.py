@@ -19,6 +19,7 @@ from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.release import exports, files
 from dpcontingency.release.contrasts import contrast_exponent, interaction
+from dpcontingency.release.noise import GaussianNoise
 from dpcontingency.release.reading import is_words, read_back
 from dpcontingency.release.workload import Factors, MarginPlan
 
@@ -100,10 +101,36 @@ class MarginRelease:
             kept[a] = np.array(values, dtype=np.float64)  # a copy: nobody else can write to it
             kept[a].setflags(write=False)
         object.__setattr__(self, "contrasts", MappingProxyType(kept))
+        self._check()
 
     def __reduce__(self) -> tuple[Any, ...]:
         contrasts = dict(self.contrasts)
         return type(self), (self.plan, contrasts, self.total, self.origin, self.provenance)
+
+    def _check(self) -> None:
+        """Refuse fields that contradict each other."""
+        total, scales = self.total, self.plan.cell_scales
+        if self.origin not in get_args(Origin):
+            raise ReleaseError("its origin is not a known one")
+        if self.origin == "released" and self.provenance.get("noise") == SIMULATION:
+            raise ReleaseError("its provenance says that it was simulated, and its origin does not")
+        if (total is None) != (() in scales):
+            raise ReleaseError("its total does not go with its neighbours")
+        if total is not None and not (type(total) is int and total >= 0):
+            raise ReleaseError("its total is not a number of records")
+        levels = dict(zip(self.domain.names, self.domain.shape, strict=True))
+        shapes = {a: tuple(levels[name] - 1 for name in a) for a in scales}
+        if {a: values.shape for a, values in self.contrasts.items()} != shapes:
+            raise ReleaseError("its contrasts are not those of its plan")
+        if not all(np.isfinite(values).all() for values in self.contrasts.values()):
+            raise ReleaseError("some contrast is no finite number")
+        # A contrast adds and subtracts different cells, so that it is at most the number of
+        # records; noise of a contrast of m factors has a standard deviation of s 2^(m/2). The 1 is
+        # for rounding to a grid.
+        reach = {a: GaussianNoise.reach * s * 2.0 ** (len(a) / 2) + 1 for a, s in scales.items()}
+        most = total if total is not None else max(float(self.contrasts[()]) + reach[()], 0.0)
+        if any(np.abs(v).max(initial=0) > most + reach[a] for a, v in self.contrasts.items()):
+            raise ReleaseError("its contrasts are larger than its total and their noise allow")
 
     # -- what it says --------------------------------------------------------------------------
 
@@ -418,13 +445,7 @@ class MarginRelease:
     @classmethod
     def _read(cls, content: Mapping[str, Any]) -> MarginRelease:
         plan = MarginPlan.from_dict(content["plan"])
-        total, origin, words = content["total"], content["origin"], content["provenance"]
-        if (total is None) != (() in plan.cell_scales):
-            raise ReleaseError("its total does not go with its neighbours")
-        if total is not None and not (type(total) is int and total >= 0):
-            raise ReleaseError("its total is not a number of records")
-        if origin not in get_args(Origin):
-            raise ReleaseError("its origin is not a known one")
+        words = content["provenance"]
         if not is_words(words):
             raise ReleaseError("its provenance is not a mapping to text")
         n = dict(zip(plan.domain.names, plan.domain.shape, strict=True))
@@ -433,11 +454,12 @@ class MarginRelease:
             a: np.asarray(values, dtype=np.float64).reshape([n[name] - 1 for name in a])
             for a, values in pairs
         }
+        made = cls(plan, contrasts, content["total"], content["origin"], words)
         for a, values in contrasts.items():
             steps = np.ldexp(values, contrast_exponent(plan.cell_scales[a], len(a)))
-            if not (np.isfinite(values).all() and (steps == np.rint(steps)).all()):
-                raise ReleaseError("some contrast is no finite number on the grid of its noise")
-        return cls(plan, contrasts, total, origin, words)
+            if (steps != np.rint(steps)).any():
+                raise ReleaseError("some contrast is not on the grid of its noise")
+        return made
 
     @classmethod
     def load(cls, path: str | Path) -> MarginRelease:

@@ -10,9 +10,12 @@ import pytest
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
+from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release import files
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.publish_margins import simulate_margins
 from dpcontingency.release.release import load_release
 
 DOMAIN = Domain(
@@ -160,6 +163,19 @@ def test_what_is_no_release_is_refused_in_one_sentence(tmp_path, content):
         load_release(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_of_another_kind_is_refused_with_what_reads_it(saved, tmp_path):
+    margins = tmp_path / "margins.json"
+    rng = np.random.default_rng(1)
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    simulate_margins([[1, 2], [3, 4]], domain, ["A"], GDP(1), rng).save(margins)
+    with pytest.raises(ReleaseError, match=r"margins file: read it by MarginRelease\.load\.$"):
+        load_release(margins)
+    with pytest.raises(ReleaseError, match=r"release file: read it by load_release\.$"):
+        MarginRelease.load(saved)
+    with pytest.raises(ReleaseError, match=r"release file: read it by load_release\.$"):
+        LogLinearResults.load(saved)
 
 
 def test_missing_files_and_folders(tmp_path):

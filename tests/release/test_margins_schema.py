@@ -1,6 +1,7 @@
 """The JSON Schema of files of margins: it describes them, and what it refuses is not read."""
 
 import json
+from dataclasses import replace
 from importlib.resources import files as resources
 
 import jsonschema
@@ -109,12 +110,41 @@ def test_what_a_schema_cannot_say_is_refused_by_its_reason():
         ({"plan": {**plan, "bound": "exact"}}, "no known way"),
         ({"plan": {**plan, "weights": weights}}, "weight is a positive finite number"),
         ({"plan": {**plan, "weights": [1.0]}}, "one weight a margin"),
-        ({"contrasts": off}, "no finite number on the grid"),
+        ({"contrasts": off}, "not on the grid"),
+        ({"contrasts": [[1e300] * len(c) for c in content["contrasts"]]}, "larger than its total"),
+        ({"total": None}, "its total does not go with its neighbours"),
+        ({"total": -1}, "its total is not a number of records"),
+        ({"origin": "found"}, "its origin is not a known one"),
+        ({"origin": "released"}, "its provenance says that it was simulated"),
         ({"contrasts": content["contrasts"][1:]}, "some field is not of the kind"),
         ({"more": 1}, "the field 'more' is unknown"),
     ):
         with pytest.raises(ReleaseError, match=what):
             MarginRelease.from_dict({**content, **change})
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+def test_a_total_that_is_too_small_for_the_contrasts_is_refused(neighbours):
+    counts = np.zeros(DOMAIN.shape, dtype=int)
+    counts[0, 0, 0, 0] = 10_000
+    table = ContingencyTable(counts, DOMAIN)
+    content = release_margins(table, MARGINS, GDP(1), neighbours=neighbours).to_dict()
+    MarginRelease.from_dict(content)
+    public = neighbours == "replace-one"
+    smaller = {"total": 9_000} if public else {"contrasts": [[9_000.0], *content["contrasts"][1:]]}
+    with pytest.raises(ReleaseError, match="its contrasts are larger than its total and their"):
+        MarginRelease.from_dict({**content, **smaller})
+
+
+def test_a_caller_cannot_contradict_it_either():
+    release = RELEASES["simulated"]
+    fewer = dict(list(release.contrasts.items())[1:])
+    for change in ({"contrasts": fewer}, {"total": None}, {"total": 1.5}, {"origin": "found"}):
+        with pytest.raises(ReleaseError, match=r"^its "):
+            replace(release, **change)
+    endless = {a: np.full(v.shape, np.inf) for a, v in release.contrasts.items()}
+    with pytest.raises(ReleaseError, match="no finite number"):
+        replace(release, contrasts=endless)
 
 
 def test_contrasts_are_nobody_elses():
