@@ -22,6 +22,7 @@ from dpcontingency._labels import Label, label_text
 from dpcontingency._language import phrase
 from dpcontingency._records import Source, column_positions, observed_labels, shielded, source_of
 from dpcontingency.errors import RecordsError
+from dpcontingency.privacy.stamp import NOT_PRIVATE
 from dpcontingency.tabulate import COUNT_NAMES
 
 Kind = Literal[
@@ -233,14 +234,14 @@ def _check_separator(header: str) -> None:
 
 # ------------------------------------------------------------------ the file
 
-_HEAD = """\
+_HEAD = f"""\
 # Domain file, drafted from records by "dpcontingency init". CONFIDENTIAL
 # until you have confirmed it: it shows which values occur in the records.
 #
 # To confirm it, make the levels of each factor those that are publicly known
 # to be possible: add levels that do not occur, take out what tells of a
 # person, put them in order. Then delete these comments and the line
-# "observed: true". Until then all that is released with it says NOT PRIVATE.
+# "observed: true". Until then all that is released with it says {NOT_PRIVATE}.
 """
 
 

@@ -21,6 +21,7 @@ from dpcontingency._records import distinct_values
 from dpcontingency._schema import declared_levels
 from dpcontingency.bins import Bins
 from dpcontingency.errors import DomainError, ObservedDomainWarning, did_you_mean, shown
+from dpcontingency.privacy.stamp import OBSERVED
 
 __all__ = ["Domain", "Label", "label_text", "unlabelled_array"]
 
@@ -359,7 +360,7 @@ class Domain:
         Which levels occur is a fact about the records that no noise protects: one record with a
         rare value adds a level. For looking at public data, and for tables that never leave. The
         domain, every table and release made from it, and the files that keep all of these (YAML,
-        JSON and Parquet, not CSV, which has rows only) say so for good.
+        JSON, Parquet and CSV) say so for good.
 
         Parameters
         ----------
@@ -390,7 +391,7 @@ class Domain:
         ...     warnings.simplefilter("ignore")
         ...     domain = Domain.observed(pd.DataFrame({"a": ["y", "x", "y"]}))
         >>> domain
-        Domain(a: 2; NOT PUBLIC: levels read off the records)
+        Domain(a: 2; NOT PRIVATE: levels read off the records)
         """
         warnings.warn(
             "The levels are read off the records, which is not private: they show which values "
@@ -423,7 +424,7 @@ class Domain:
         text = ", ".join(f"{name}: {len(values)}" for name, values in self._levels.items())
         impossible = len(self._structural_zeros)
         zeros = f"; {impossible} structural zero{'s' * (impossible > 1)}" if impossible else ""
-        stamp = "" if self._is_public else "; NOT PUBLIC: levels read off the records"
+        stamp = "" if self._is_public else f"; {OBSERVED}"
         return f"Domain({text}{zeros}{stamp})"
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:

@@ -34,6 +34,7 @@ FLOORS = {
     "privacy.gdp": 0,
     "privacy.neighbours": 0,
     "privacy.ledger": 0,
+    "privacy.stamp": 0,
     "_demo_data": 0,
     "_language": 0,
     # counts and noise

@@ -183,7 +183,7 @@ def test_the_stamp_goes_wherever_the_levels_go(tmp_path):
     assert declared.is_public
     assert domain != declared
     assert domain == observe(RECORDS, ["b", "i"])
-    assert "NOT PUBLIC" in repr(domain)
+    assert "NOT PRIVATE: levels read off the records" in repr(domain)
     domain.to_yaml(tmp_path / "d.yaml")
     table = tabulate(RECORDS, domain, missing="drop")
     margins = tabulate_margins(RECORDS, domain, [("i",)])
@@ -192,7 +192,7 @@ def test_the_stamp_goes_wherever_the_levels_go(tmp_path):
     again = dpc.load_release(tmp_path / "r.json")
     for holder in (table, margins, margins.margin("i"), release, again, again.margin("b")):
         assert not holder.domain.is_public
-        assert "NOT PUBLIC" in repr(holder) or holder is margins
+        assert "NOT PRIVATE: levels read off the records" in repr(holder) or holder is margins
     for copied in (Domain.from_yaml(tmp_path / "d.yaml"), pickle.loads(pickle.dumps(domain)),
                    domain.project(["i"])):  # fmt: skip
         assert not copied.is_public

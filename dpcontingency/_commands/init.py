@@ -9,16 +9,17 @@ import typer
 
 from dpcontingency._commands._shared import Force, Json, epilog, fresh, print_facts, print_json
 from dpcontingency._draft import look_at, text_of
+from dpcontingency.privacy.stamp import NOT_PRIVATE
 from dpcontingency.release import files
 
 JSON_KEYS = ("output", "observed", "factors", "ordered", "bins", "left_out")
 EPILOG = epilog(
     ["dpcontingency init records.csv --output draft.yaml"],
     {"": JSON_KEYS},
-    """The file is CONFIDENTIAL until you have confirmed it: its levels are the
+    f"""The file is CONFIDENTIAL until you have confirmed it: its levels are the
 values that occur in the records. To confirm, edit the levels to those that
 are publicly known and delete the line "observed: true"; a release that is
-made before is stamped NOT PRIVATE.""",
+made before is stamped {NOT_PRIVATE}.""",
 )
 
 

@@ -33,6 +33,7 @@ from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import REPLACE_ONE
+from dpcontingency.privacy.stamp import NOT_PRIVATE
 from dpcontingency.release.mechanisms import MECHANISMS
 from dpcontingency.release.publish import release_table
 from dpcontingency.release.publish_margins import release_margins
@@ -131,8 +132,8 @@ def run(
         misuse("--budget is the total of a ledger: name its file by --ledger.")
     if not declared.is_public:
         typer.echo(
-            f"dpcontingency: {domain} still says observed: true, so this release is stamped NOT "
-            "PRIVATE. Confirm its levels and delete that line.",
+            f"dpcontingency: {domain} still says observed: true, so this release is stamped "
+            f"{NOT_PRIVATE}. Confirm its levels and delete that line.",
             err=True,
         )
     made: AnyRelease

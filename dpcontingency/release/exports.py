@@ -16,6 +16,7 @@ import pandas as pd
 from dpcontingency._lazy import later
 from dpcontingency.domain import Domain, Label, label_text
 from dpcontingency.errors import ReleaseError
+from dpcontingency.privacy.stamp import NOT_PRIVATE
 from dpcontingency.release import files
 
 if TYPE_CHECKING:
@@ -44,8 +45,15 @@ def frame_of(domain: Domain, cells: Mapping[str, npt.NDArray[Any]]) -> pd.DataFr
     return pd.concat(columns, axis=1)
 
 
-def write_csv(path: str | Path, domain: Domain, cells: Mapping[str, npt.NDArray[Any]]) -> None:
+def write_csv(
+    path: str | Path,
+    domain: Domain,
+    cells: Mapping[str, npt.NDArray[Any]],
+    statement: Mapping[str, str],
+) -> None:
     """Write `frame_of` as CSV: UTF-8, text in quotes, numbers to the last bit.
+
+    Rows have no place for a statement, so what is not private says why in a column of its own.
 
     Raises
     ------
@@ -54,6 +62,9 @@ def write_csv(path: str | Path, domain: Domain, cells: Mapping[str, npt.NDArray[
     """
     _require_unicode(path, domain)
     frame = frame_of(domain, cells)
+    stamp, _, reason = statement["Privacy"].partition(": ")
+    if stamp == NOT_PRIVATE:
+        frame.insert(frame.shape[1], NOT_PRIVATE, reason, allow_duplicates=True)
     # Quoted, because 01 and an empty text would come back as a number and as a missing value.
     text = frame.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     files.write_text(path, text)

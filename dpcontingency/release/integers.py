@@ -68,8 +68,11 @@ class IntegerTable:
         return exports.frame_of(self.domain, {"integer": self.values})
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the columns of `to_frame` as CSV; the file appears whole or not at all."""
-        exports.write_csv(path, self.domain, {"integer": self.values})
+        """Write the columns of `to_frame` as CSV; the file appears whole or not at all.
+
+        Where the release was not private, with the column of `Release.to_csv` that says so.
+        """
+        exports.write_csv(path, self.domain, {"integer": self.values}, self.statement())
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the columns of `to_frame` as Parquet, `statement` in its metadata."""

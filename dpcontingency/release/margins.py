@@ -17,6 +17,7 @@ import pandas as pd
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
+from dpcontingency.privacy.stamp import OBSERVED, SIMULATED
 from dpcontingency.release import exports, files
 from dpcontingency.release.contrasts import contrast_exponent, interaction
 from dpcontingency.release.noise import GaussianNoise
@@ -112,8 +113,6 @@ class MarginRelease:
         total, scales = self.total, self.plan.cell_scales
         if self.origin not in get_args(Origin):
             raise ReleaseError("its origin is not a known one")
-        if self.origin == "released" and self.provenance.get("noise") == SIMULATION:
-            raise ReleaseError("its provenance says that it was simulated, and its origin does not")
         if (total is None) != (() in scales):
             raise ReleaseError("its total does not go with its neighbours")
         if total is not None and not (type(total) is int and total >= 0):
@@ -396,16 +395,16 @@ class MarginRelease:
         """What a reader must know of the protection, as short labelled sentences."""
         said = self.plan.statement()
         if self.origin == "simulated":
-            said["Privacy"] = f"NOT PRIVATE: simulated, at {self.privacy.describe()}"
+            said["Privacy"] = f"{SIMULATED}, at {self.privacy.describe()}"
         missing = self.provenance.get("missing")
         return {**said, **({} if missing is None else {"Missing values": missing})}
 
     def __repr__(self) -> str:
         count = len(self.margins)
-        why = "simulated" if self.origin == "simulated" else "levels read off the records"
+        stamp = SIMULATED if self.origin == "simulated" else OBSERVED
         return (
             f"<MarginRelease {count} margin{'s' * (count != 1)}; "
-            f"{'' if self.private else f'NOT PRIVATE: {why}; '}"
+            f"{'' if self.private else f'{stamp}; '}"
             f"mu = {ceil_digits(self.privacy.mu)} ({self.neighbours}); {self.plan.spread}>"
         )
 

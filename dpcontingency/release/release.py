@@ -17,6 +17,7 @@ from dpcontingency.domain import Domain, unlabelled_array
 from dpcontingency.errors import PrecisionWarning, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
 from dpcontingency.privacy.neighbours import in_words
+from dpcontingency.privacy.stamp import EXACT, NOT_PRIVATE, OBSERVED, SIMULATED
 from dpcontingency.release import exports, files, integers
 from dpcontingency.release.contents import ReleaseContents
 from dpcontingency.release.integers import IntegerTable
@@ -300,14 +301,15 @@ class Release(ReleaseContents):
         """Write the columns of `to_frame` as CSV; the file appears whole or not at all.
 
         The text is UTF-8 with labels in quotes; numbers read back to the same bits. `save` keeps
-        what a table of rows cannot: the law of the noise, the loss, what is public.
+        what a table of rows cannot: the law of the noise, the loss, what is public. A release that
+        is not private has one more column, named ``NOT PRIVATE``, that says why in every row.
 
         Raises
         ------
         ReleaseError
             If the file cannot be written, or a label is no Unicode text.
         """
-        exports.write_csv(path, self.domain, self._columns())
+        exports.write_csv(path, self.domain, self._columns(), self.statement())
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the columns of `to_frame` as Parquet; the file appears whole or not at all.
@@ -375,17 +377,17 @@ class Release(ReleaseContents):
     def statement(self) -> dict[str, str]:
         """What a reader must know of the protection, as short labelled sentences."""
         if self.noise.is_exact:
-            return {"Privacy": "NOT PRIVATE: exact counts, no noise"}
+            return {"Privacy": f"{EXACT}, no noise"}
         loss = "not stated" if self.privacy is None else self.privacy.describe()
         low, high = self.noise_range
         sd = f"{low:.4g}" if np.isclose(low, high) else f"{low:.4g} to {high:.4g}"
         missing = self.provenance.get("missing")
         if self.origin == "simulated" and "samples" in self.provenance:
-            loss = f"NOT PRIVATE: not all samples are ({self.provenance['samples']})"
+            loss = f"{NOT_PRIVATE}: not all samples are ({self.provenance['samples']})"
         elif self.origin == "simulated":
-            loss = f"NOT PRIVATE: simulated, at {loss}"
+            loss = f"{SIMULATED}, at {loss}"
         elif not self.domain.is_public:
-            loss = f"NOT PRIVATE: levels read off the records, outside the loss of {loss}"
+            loss = f"{OBSERVED}, outside the loss of {loss}"
         return {
             "Privacy": loss,
             "Neighbours": self._relation(),
@@ -400,7 +402,7 @@ class Release(ReleaseContents):
     def __repr__(self) -> str:
         factors = repr(self.domain).removeprefix("Domain(").removesuffix(")")
         if self.noise.is_exact:
-            return f"<Release {factors}; NOT PRIVATE: exact counts>"
+            return f"<Release {factors}; {EXACT}>"
         loss = (
             "privacy not stated"
             if self.privacy is None
@@ -409,7 +411,7 @@ class Release(ReleaseContents):
         source = {
             "released": repr(self.mechanism),
             "third-party": "third-party table",
-            "simulated": f"NOT PRIVATE: simulated, {self.mechanism!r}",
+            "simulated": f"{SIMULATED}, {self.mechanism or 'combined samples'!r}",
         }[self.origin]
         return f"<Release {factors}; {source}, {loss}; sigma = {self.sigma:.4g}>"
 

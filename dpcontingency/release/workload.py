@@ -18,6 +18,7 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError, ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation
+from dpcontingency.privacy.stamp import OBSERVED
 from dpcontingency.release.layout import CLOSED, EXACT, SAFE, Classes, Layout, loss_of
 from dpcontingency.release.noise import MAX_DENSE_CELLS
 from dpcontingency.release.options import require
@@ -262,7 +263,7 @@ class MarginPlan:
         """What a reader must know, as short labelled sentences."""
         loss = self.privacy.describe()
         if not self.domain.is_public:
-            loss = f"NOT PRIVATE: levels read off the records, outside the loss of {loss}"
+            loss = f"{OBSERVED}, outside the loss of {loss}"
         return {
             "Privacy": loss,
             "Neighbours": self.neighbours,
@@ -356,7 +357,7 @@ class MarginPlan:
         count = len(self.margins)
         return (
             f"<MarginPlan {count} margin{'s' * (count > 1)}, {len(self.cell_scales)} interactions; "
-            f"{'' if self.domain.is_public else 'NOT PRIVATE: levels read off the records; '}"
+            f"{'' if self.domain.is_public else f'{OBSERVED}; '}"
             f"mu = {ceil_digits(self.privacy.mu)} ({self.neighbours}); {self.spread}>"
         )
 

@@ -10,6 +10,7 @@ from dpcontingency.errors import ReleaseError, shown
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.testresult import TestResult
+from dpcontingency.privacy.stamp import NOT_PRIVATE
 from dpcontingency.release import files
 from dpcontingency.report.findings import Findings, tests_section
 from dpcontingency.report.guarantee import guarantee
@@ -149,16 +150,16 @@ def _not_private(release: AnyRelease) -> str:
     if release.private:
         return ""
     if release.noise.is_exact:
-        return "NOT PRIVATE: these are exact counts, without noise. Do not publish this report."
+        return f"{NOT_PRIVATE}: these are exact counts, without noise. Do not publish this report."
     if "samples" in getattr(release, "provenance", {}):
         return f"{release.statement()['Privacy']}."
     if release.origin == "simulated":
         return (
-            "NOT PRIVATE: the noise of this table came from a seeded generator, for simulation "
+            f"{NOT_PRIVATE}: the noise of this table came from a seeded generator, for simulation "
             "or teaching. Whoever knows the seed can remove it."
         )
     return (
-        "NOT PRIVATE: the levels were read off the records, so they show which values occur. "
+        f"{NOT_PRIVATE}: the levels were read off the records, so they show which values occur. "
         "The noise protects the counts only."
     )
 

@@ -47,7 +47,9 @@ def test_files_hold_the_frame(tmp_path, integer):
     frame = source.to_frame()
     source.to_csv(tmp_path / "r.csv")
     source.to_parquet(tmp_path / "r.parquet")
-    for again in (read_csv(tmp_path / "r.csv"), pd.read_parquet(tmp_path / "r.parquet")):
+    rows = read_csv(tmp_path / "r.csv")
+    assert list(rows.pop("NOT PRIVATE").unique()) == ["simulated, at " + GDP(0.7).describe()]
+    for again in (rows, pd.read_parquet(tmp_path / "r.parquet")):
         assert list(again.columns) == list(frame.columns)
         for name in frame:
             assert again[name].tolist() == frame[name].tolist()
@@ -55,6 +57,27 @@ def test_files_hold_the_frame(tmp_path, integer):
     said = pq.read_schema(tmp_path / "r.parquet").metadata[exports.METADATA_KEY]
     assert json.loads(said) == source.statement()
     assert sorted(os.listdir(tmp_path)) == ["r.csv", "r.parquet"]
+
+
+def test_rows_of_what_is_not_private_say_so(tmp_path):
+    small, counts = {"A": ["a", "b"]}, [5, 3]
+    domain, observed = Domain(small), Domain.from_dict({"factors": small, "observed": True})
+    private = release_table(ContingencyTable(counts, domain), GDP(1))
+    made = {
+        "exact counts, no noise": Release.exact(counts, domain),
+        "simulated, at mu = 0.7": simulated(np.array(counts), domain),
+        "levels read off the records, outside": release_table(
+            ContingencyTable(counts, observed), GDP(1)
+        ),
+        "": private,
+    }
+    for reason, release in made.items():
+        for source in (release, release.margin("A"), release.to_integer_table()):
+            source.to_csv(tmp_path / "r.csv")
+            rows = pd.read_csv(tmp_path / "r.csv")
+            extra = [name for name in rows if name not in source.to_frame()]
+            assert extra == (["NOT PRIVATE"] if reason else [])
+            assert all(text.startswith(reason) for name in extra for text in rows[name])
 
 
 def test_numbers_keep_their_bits(tmp_path):
@@ -91,7 +114,7 @@ def test_what_a_file_cannot_hold_is_refused(tmp_path):
         twice.to_parquet(tmp_path / "f")
     twice.to_csv(tmp_path / "twice.csv")
     header = (tmp_path / "twice.csv").read_text().splitlines()[0]
-    assert header == '"noisy","noisy","noise_sd","estimate"'
+    assert header == '"noisy","noisy","noise_sd","estimate","NOT PRIVATE"'
     for write in (simulated().to_csv, simulated().to_parquet):
         with pytest.raises(ReleaseError, match="Choose a folder"):
             write(tmp_path / "no" / "such")

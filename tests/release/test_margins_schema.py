@@ -115,7 +115,6 @@ def test_what_a_schema_cannot_say_is_refused_by_its_reason():
         ({"total": None}, "its total does not go with its neighbours"),
         ({"total": -1}, "its total is not a number of records"),
         ({"origin": "found"}, "its origin is not a known one"),
-        ({"origin": "released"}, "its provenance says that it was simulated"),
         ({"contrasts": content["contrasts"][1:]}, "some field is not of the kind"),
         ({"more": 1}, "the field 'more' is unknown"),
     ):
