@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -118,6 +119,8 @@ class PrivacyLedger:
             self._create(budget, checked_relation(neighbours or REPLACE_ONE), tuple(strata or ()))
         with self._connection() as connection:
             self._terms = self._read_terms(connection)
+            self._identity = self._read_identity(connection)
+            self._seen = self._number_of_entries(connection)
         mu, self.neighbours, self.strata = self._terms
         self.budget = GDP(float(mu))
         if budget is not None and budget != self.budget:
@@ -238,16 +241,38 @@ class PrivacyLedger:
         ).fetchone()
         return mu, neighbours, tuple(json.loads(strata))
 
+    def _read_identity(self, connection: sqlite3.Connection) -> str:
+        """What tells this file from one that is made in its place with the same terms.
+
+        A file of a version that knew none gets one.
+        """
+        connection.execute("create table if not exists identity (token text not null)")
+        found = connection.execute("select token from identity").fetchone()
+        if found is None:
+            found = (secrets.token_hex(16),)
+            connection.execute("insert into identity values (?)", found)
+        return str(found[0])
+
+    def _number_of_entries(self, connection: sqlite3.Connection) -> int:
+        return int(connection.execute("select count(*) from entry").fetchone()[0])
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction on the ledger that was opened, and on no other."""
         with self._connection() as connection:
-            if self._read_terms(connection) != self._terms:
+            same = (
+                self._read_terms(connection) == self._terms
+                and self._read_identity(connection) == self._identity
+                and self._number_of_entries(connection) >= self._seen
+            )
+            if not same:
                 raise PrivacyError(
-                    f"{self.path} is no longer the ledger that was opened: its budget, neighbours "
-                    "or strata changed. Nothing was spent; open it again."
+                    f"{self.path} is no longer the ledger that was opened: it was made anew, lost "
+                    "entries, or has another budget, neighbours or strata. Nothing was spent; find "
+                    "out why, and open it again."
                 )
             yield connection
+            self._seen = self._number_of_entries(connection)
 
     @contextmanager
     def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -250,6 +251,57 @@ def test_a_ledger_that_moved_vanished_or_changed_is_refused(tmp_path, monkeypatc
         ledger.reserve(GDP(1), "again, from a larger one")
     with pytest.raises(PrivacyError, match="is a file"):
         PrivacyLedger(":memory:", GDP(1))
+
+
+def test_a_ledger_that_was_made_anew_is_another_one(path):
+    """With the same terms, but nothing spent: whoever goes on with it spends twice."""
+    ledger = PrivacyLedger(path, GDP(1))
+    number = ledger.reserve(GDP(1), "all of it")
+    path.unlink()
+    PrivacyLedger(path, GDP(1))
+    for use in (
+        lambda: ledger.reserve(GDP(1), "again"),
+        lambda: ledger.finish(number, "sha256:a"),
+        lambda: ledger.spent,
+    ):
+        with pytest.raises(PrivacyError, match="no longer the ledger that was opened"):
+            use()
+    assert PrivacyLedger(path).spent == 0
+
+
+def test_a_ledger_that_lost_entries_is_another_one(path, tmp_path):
+    ledger, backup = PrivacyLedger(path, GDP(1)), tmp_path / "backup"
+    shutil.copy(path, backup)
+    ledger.reserve(GDP(1), "all of it")
+    shutil.copy(backup, path)
+    with pytest.raises(PrivacyError, match="lost entries"):
+        ledger.reserve(GDP(1), "again")
+    assert PrivacyLedger(path).entries == ()
+
+
+def test_a_ledger_of_an_older_version_is_given_an_identity(path):
+    PrivacyLedger(path, GDP(1)).reserve(GDP(0.6), "first")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("drop table identity")
+        connection.commit()
+    ledger = PrivacyLedger(path)
+    assert ledger.spent == 0.6
+    ledger.reserve(GDP(0.1), "second")
+    assert PrivacyLedger(path).entries[-1].what == "second"
+    path.unlink()
+    PrivacyLedger(path, GDP(1))
+    with pytest.raises(PrivacyError, match="made anew"):
+        ledger.reserve(GDP(0.1), "third")
+
+
+def test_a_database_that_is_no_ledger_stays_as_it_was(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table mine (x)")
+        connection.commit()
+    with pytest.raises(PrivacyError, match="cannot be used as a privacy ledger"):
+        PrivacyLedger(path, GDP(1))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("select name from sqlite_master").fetchall() == [("mine",)]
 
 
 def test_a_wrong_start_leaves_no_ledger(path):
