@@ -87,7 +87,12 @@ class Factor:
     @property
     def remedy(self) -> str:
         """What to do about undeclared values."""
-        return "Declare wider bins," if self.bins else "Declare them as levels,"
+        if self.bins:
+            return (
+                "Declare wider bins, leave missing values empty where the column is text (in which "
+                "NaN and NA are text too),"
+            )
+        return "Declare them as levels,"
 
     def room(self, kind: Any) -> int:
         """How many groups the declared values can make: one more proves that some are not."""

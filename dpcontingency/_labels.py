@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -28,3 +29,17 @@ def label_text(label: object) -> str:
         whole = label == label.to_integral_value()
         return str(int(label)) if whole else format(label, "f").rstrip("0")
     return str(label)
+
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def on_one_line(text: str) -> str:
+    r"""Text with line breaks, other control characters and halves of surrogate pairs as escapes.
+
+    Examples
+    --------
+    >>> on_one_line("a\nb"), on_one_line("α β")
+    ('a\\nb', 'α β')
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -17,7 +20,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dpcontingency import _commands
-from dpcontingency.errors import DPContingencyError, did_you_mean
+from dpcontingency._commands import say
+from dpcontingency.errors import DPContingencyError, DPContingencyWarning, did_you_mean
 
 FAULT = 1
 MISUSE = 2
@@ -48,7 +52,8 @@ class OneLineErrors(TyperGroup):
         """Run, and turn misuse and the package's errors into one line."""
         kwargs["standalone_mode"] = False
         try:
-            code = super().main(*args, **kwargs)
+            with _clean_warnings():
+                code = super().main(*args, **kwargs)
             if sys.stdout is not None:  # which was closed
                 sys.stdout.flush()
         except (typer.Abort, KeyboardInterrupt):
@@ -56,13 +61,20 @@ class OneLineErrors(TyperGroup):
         except BrokenPipeError:
             _leave_quietly()
         except _REFUSALS as error:
-            _say(_in_words(error))
+            say(_in_words(error))
             raise SystemExit(MISUSE) from None
         except Exception as error:
             _fault(error)
         if code == INTERRUPTED:
-            _say("stopped by Ctrl-C.")
+            say("stopped by Ctrl-C.")
         raise SystemExit(code if isinstance(code, int) else 0)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options, of which help prints; for a reader that went away see `invoke`."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:
+            _leave_quietly()
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; typer would make a fault of a reader that went away."""
@@ -91,10 +103,20 @@ class Deferred(TyperCommand):
         return _commands.load(str(self.name)).make_context(info_name, args, parent, **extra)
 
 
-def _say(text: str) -> None:
-    """One line on standard error, whatever line breaks or odd characters names have in them."""
-    line = " ".join(f"dpcontingency: {text}".split())
-    typer.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), err=True)
+@contextmanager
+def _clean_warnings() -> Iterator[None]:
+    """The package's warnings as a line each, without the place in its code."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, DPContingencyWarning):
+            say(str(message))
+        else:
+            usual(message, category, *place, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _in_words(error: Exception) -> str:
@@ -104,7 +126,9 @@ def _in_words(error: Exception) -> str:
         if near:
             return f"No such option: {getattr(error, 'option_name', '')}; did you mean {near[0]}?"
         return text.removeprefix("Invalid value: ")  # its words for a message that has its own
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and error.strerror is not None:
+        if error.filename is None:  # which files have, and standard output has not
+            return f"Cannot print the result: {error.strerror}. Print it to somewhere else."
         return f"Cannot use {error.filename}: {error.strerror}."
     if isinstance(error, MemoryError):
         return "There is not enough memory for this table: use fewer factors, or margins."
@@ -123,7 +147,7 @@ def _fault(error: Exception) -> NoReturn:
         traceback.print_exception(error)
         raise SystemExit(FAULT)
     last = traceback.extract_tb(error.__traceback__)[-1]
-    _say(
+    say(
         f"A fault of dpcontingency ({type(error).__name__} in {Path(last.filename).name}, line "
         f"{last.lineno}), not of yours: please report it. With {TRACEBACK}=1 in the environment "
         "the traceback is shown, which may quote records."

@@ -819,7 +819,9 @@ def test_bins_need_numbers(values):
 @pytest.mark.parametrize("text", ["secret", "1 2", "0x1F", "nan", "inf", "-", "17,5", "[0, 18)"])
 def test_a_field_that_is_no_number_is_not_declared(text, tmp_path):
     (tmp_path / "r.csv").write_text(f'a,age\nx,17\ny,"{text}"\n')
-    assert refusal(tmp_path / "r.csv", AGES).labels == (text,)
+    error = refusal(tmp_path / "r.csv", AGES)
+    assert error.labels == (text,)
+    assert "(in which NaN and NA are text too)" in str(error)
     (tmp_path / "r.csv").write_text("a,age\nx,17\ny,1.8e1\ny,\n")
     assert counts(tmp_path / "r.csv", AGES, missing="drop") == [[1, 0, 0], [0, 1, 0]]
 

@@ -29,6 +29,12 @@ SUMMARIES = {
 }
 
 
+def say(text: str) -> None:
+    """One line on standard error, whatever line breaks or odd characters names have in them."""
+    line = " ".join(f"dpcontingency: {text}".split())
+    typer.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), err=True)
+
+
 class Spoken(TyperCommand):
     """A command whose errors name its options, as its user knows them."""
 

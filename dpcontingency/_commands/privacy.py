@@ -21,6 +21,7 @@ from dpcontingency._commands._shared import (
     print_facts,
     print_json,
 )
+from dpcontingency._labels import on_one_line
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import in_words
@@ -101,6 +102,7 @@ def _ledger(path: Path, as_json: bool) -> None:
     typer.echo(f"Neighbours: {in_words(books.neighbours, books.strata)}")
     for entry in entries:
         state = entry.checksum or "never finished, spent all the same"
-        typer.echo(f"{entry.number:>4}  mu = {ceil_digits(entry.mu)}  {entry.what}  ({state})")
+        what = on_one_line(entry.what)
+        typer.echo(f"{entry.number:>4}  mu = {ceil_digits(entry.mu)}  {what}  ({state})")
     typer.echo(f"Spent:      mu = {ceil_digits(books.spent)}")
     typer.echo(f"Left:       mu = {books.remaining:.6g}")

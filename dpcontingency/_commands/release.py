@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
+from dpcontingency._commands import say
 from dpcontingency._commands._plain import release_as_data, release_as_facts
 from dpcontingency._commands._shared import (
     Delta,
@@ -127,15 +129,21 @@ def run(
     chosen = margins_of(margins or ())
     for names in chosen:
         declared.project(names)
-    books = None if ledger is None else (ledger, budget)
-    if books is None and budget is not None:
+    if ledger is None and budget is not None:
         misuse("--budget is the total of a ledger: name its file by --ledger.")
-    if not declared.is_public:
-        typer.echo(
-            f"dpcontingency: {domain} still says observed: true, so this release is stamped "
-            f"{NOT_PRIVATE}. Confirm its levels and delete that line.",
-            err=True,
+    if budget is not None and not 0 < budget < math.inf:
+        misuse(f"--budget is a positive finite number, in mu; got {budget:g}.")
+    if budget is not None and privacy.mu > budget:
+        misuse(
+            f"This release asks for mu = {privacy.mu:.6g}, which exceeds --budget {budget:.6g}. "
+            "Ask for less."
         )
+    if not declared.is_public:
+        say(
+            f"{domain} still says observed: true, so this release is stamped {NOT_PRIVATE}. "
+            "Confirm its levels and delete that line."
+        )
+    books = None if ledger is None else _OpenedLater(ledger, budget)
     made: AnyRelease
     if chosen:
         counted = tabulate_margins(records, declared, chosen, weights=weights, missing=missing)
@@ -145,7 +153,7 @@ def run(
             privacy,
             objective=objective or "total-variance",  # type: ignore[arg-type]
             neighbours=neighbours,
-            ledger=_ledger(books, neighbours, ()),
+            ledger=books,
         )
     else:
         table = tabulate(records, declared, weights=weights, missing=missing)
@@ -155,9 +163,11 @@ def run(
             mechanism=None if mechanism is None else MECHANISMS[mechanism](),
             neighbours=neighbours,
             strata=strata or (),
-            ledger=_ledger(books, neighbours, strata or ()),
+            ledger=books,
         )
     made.save(target)
+    if made.totals is not None and made.n_total == 0:
+        say("There were no records to count, so this is the release of an empty table.")
     if as_json:
         print_json({"output": str(target), **release_as_data(made)})
         return
@@ -165,12 +175,20 @@ def run(
     typer.echo(f"Saved to {target}")
 
 
-def _ledger(
-    books: tuple[Path, float | None] | None, neighbours: str, strata: Sequence[str]
-) -> PrivacyLedger | None:
-    """The ledger; made only when the records are counted, so that a misuse leaves no new file."""
-    if books is None:
-        return None
-    path, budget = books
-    total = None if budget is None else GDP(budget)
-    return PrivacyLedger(path, total, neighbours=neighbours, strata=strata)
+class _OpenedLater(PrivacyLedger):
+    """A ledger that is opened, and made, when it is spent from: a misuse leaves no new file."""
+
+    def __init__(self, path: Path, budget: float | None) -> None:
+        self._given = path, None if budget is None else GDP(budget)
+
+    def reserve(
+        self,
+        privacy: GDP,
+        what: str,
+        *,
+        neighbours: str = REPLACE_ONE,
+        strata: Sequence[str] = (),
+    ) -> int:
+        """Open the ledger and spend a loss."""
+        super().__init__(*self._given, neighbours=neighbours, strata=strata)
+        return super().reserve(privacy, what, neighbours=neighbours, strata=strata)

@@ -161,6 +161,13 @@ def homogeneity_test(
                 "A homogeneity test needs a response and groups: name the response, and the "
                 f"groups by {argument('by')} where the release has no strata."
             )
+        if both := [name for name in responses if name in groups]:
+            why = "" if by else " by being a stratum of the release"
+            left = [repr(name) for name in responses if name not in groups]
+            raise ModelError(
+                f"{_together(both)} makes the groups{why} and is named as a response too: name "
+                f"{'only ' + ', '.join(left) if left else 'another factor'} as the response."
+            )
         words = f"{_together(responses)} alike in each {_together(groups)}"
         arguments = ["release", *map(repr, responses), f"by={list(groups)!r}"]
         table = release.margin(*responses, *groups)
@@ -173,8 +180,6 @@ def homogeneity_test(
         samples = len(table.domain.levels[groups[0]])
         words = f"{_together(responses)} alike in {samples} samples"
         arguments = ["releases", *map(repr, responses)]
-    if set(groups) & set(responses):
-        raise ModelError("A factor is response or group, not both; name each once.")
     hypothesis = Hypothesis(
         name="homogeneity test",
         null=words,

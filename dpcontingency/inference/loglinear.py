@@ -44,6 +44,7 @@ from dpcontingency.inference.parameters import extended_parameters, hierarchical
 from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import Fit, LogLinearResults
 from dpcontingency.release import files
+from dpcontingency.release.exports import is_unicode
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.release import Release
@@ -612,15 +613,20 @@ class LogLinearModel(LikelihoodModel):
 
 
 def check_release(release: object) -> None:
-    """Refuse what is no release.
+    """Refuse what is no release, or has names that no table of results can hold.
 
     Raises
     ------
     ModelError
-        If it is none.
+        If it is none, or a factor or level is no Unicode text.
     """
     if not isinstance(release, Release | MarginRelease):
         likelihood_of(release)  # which says what is wrong
+    elif not is_unicode(release.domain):
+        raise ModelError(
+            "A factor or level is no Unicode text, which the names of coefficients and tests "
+            "cannot hold: rename it in the domain."
+        )
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import pandas as pd
 from dpcontingency.errors import ModelError, ReleaseError, check_alpha
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.hypothesis import independence_test
+from dpcontingency.inference.loglinear import check_release
 from dpcontingency.inference.printing import pvalue_text
 from dpcontingency.inference.saturated import MAX_CELLS, TwoFactors
 from dpcontingency.inference.strength import (
@@ -124,6 +125,7 @@ def association_overview(
     [3] NOT PRIVATE: exact counts, no noise.
     """
     check_alpha(alpha)
+    check_release(release)
     known = list(pairs_of(release))
     rows = [
         _row(release, row, column, alpha) for row, column in (known if pairs is None else pairs)

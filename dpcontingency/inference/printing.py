@@ -13,6 +13,8 @@ from statsmodels.iolib.summary2 import Summary as Summary2
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
+from dpcontingency._labels import on_one_line
+
 # Of the log of a mean: an error of half of the mean. Measured in benchmarks/validity.py.
 WIDE_ERROR = 0.5
 WIDTH = 78
@@ -183,7 +185,7 @@ def _header(results: Any) -> SimpleTable:
         [[value, f" {name}", other] for (_, value), (name, other) in facts],
         headers=None,
         stubs=[name for (name, _), _ in facts],
-        title="\n".join(broken(title, "]")),
+        title="\n".join(broken(on_one_line(title), "]")),
         txt_fmt=dict(fmt_2cols, data_fmts=["%s", "%s", "%s"], data_aligns="rlr"),
     )
 
@@ -193,7 +195,7 @@ class _Coefficients(SimpleTable):
 
     def __init__(self, headers: list[str], stubs: list[str], rows: dict[int, list[Any]]) -> None:
         super().__init__(rows[4], headers=headers, stubs=stubs, txt_fmt=dict(fmt_params))
-        self._parts = headers, stubs, rows
+        self._parts = headers, list(map(on_one_line, stubs)), rows
 
     def as_text(self, **_: Any) -> str:
         """The table in the first layout that fits, a name that is too long above its numbers."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
+from dpcontingency._labels import on_one_line
 from dpcontingency.inference.printing import p_equals, pvalue_text
 from dpcontingency.inference.results import LogLinearResults
 
@@ -94,7 +95,7 @@ class TestResult:
                 ("Accounts for", ", ".join(self.accounts_for)),
             ]
         lines += [("Note", note) for note in self.notes]
-        return "\n".join(f"{label + ':':<14}{value}" for label, value in lines)
+        return "\n".join(f"{label + ':':<14}{on_one_line(value)}" for label, value in lines)
 
 
 def chi2_logsf(statistic: float, df: int) -> float:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from urllib.parse import quote
 
+from dpcontingency._labels import on_one_line
 from dpcontingency._language import argument, phrase
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP, ceil_digits, root_down, root_up
@@ -190,7 +191,8 @@ class PrivacyLedger:
                     f"release asks for {privacy.mu:.6g}. Nothing was released; ask for less."
                 )
             cursor = connection.execute(
-                "insert into entry (mu, what) values (?, ?)", (repr(privacy.mu), what)
+                "insert into entry (mu, what) values (?, ?)",
+                (repr(privacy.mu), on_one_line(what)),
             )
             return int(cursor.lastrowid or 0)
 

@@ -32,12 +32,21 @@ def frame_of(domain: Domain, cells: Mapping[str, npt.NDArray[Any]]) -> pd.DataFr
     """One row a cell: the factors with their levels, then the named arrays of cell values.
 
     A factor that has the name of an array keeps it: address the columns by position.
+
+    Raises
+    ------
+    ReleaseError
+        If the name of a factor is no Unicode text.
     """
+    if not _is_text(domain.names):
+        raise ReleaseError(
+            "A data frame takes no factor name that is no Unicode text: rename the factor."
+        )
     columns = []
     for axis, (name, levels) in enumerate(domain.levels.items()):
         # Labels of several kinds stay what they are, 1 and True being two levels; so does text
         # that is no Unicode, which pandas' own type for text does not hold.
-        plain = len({type(level) for level in levels}) == 1 and _is_unicode(levels)
+        plain = len({type(level) for level in levels}) == 1 and _is_text(levels)
         kind = None if plain else object
         labels = pd.Series(list(levels), dtype=kind, name=name)
         columns.append(labels.take(_positions(domain, axis)).reset_index(drop=True))
@@ -117,14 +126,19 @@ def _arrow_labels(levels: tuple[Label, ...]) -> list[Label]:
     return list(levels) if len(kinds) == 1 and fits else [label_text(level) for level in levels]
 
 
-def _is_unicode(labels: Iterable[Label]) -> bool:
+def is_unicode(domain: Domain) -> bool:
+    """Whether all factors and levels are Unicode text, as files and pandas' indices need."""
+    return all(_is_text((name, *levels)) for name, levels in domain.levels.items())
+
+
+def _is_text(labels: Iterable[Label]) -> bool:
     """Whether no text holds half a surrogate pair, as file names that are no UTF-8 do."""
     text = "".join(label for label in labels if isinstance(label, str))
     return text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")
 
 
 def _require_unicode(path: str | Path, domain: Domain) -> None:
-    if not all(_is_unicode((name, *levels)) for name, levels in domain.levels.items()):
+    if not is_unicode(domain):
         raise ReleaseError(
             f"Cannot write {path}: a factor or level is no Unicode text. Rename it; Release.save "
             "takes any label."

@@ -416,7 +416,7 @@ class BlockJamesStein(Mechanism):
 
     def check(self, space: Neighbours) -> None:
         """Refuse structural zeros."""
-        bases.refuse_structural_zeros(space, "BlockJamesStein()")
+        bases.refuse_structural_zeros(space, phrase("BlockJamesStein()", "BlockJamesStein"))
 
     def split(self, table: Array, space: Neighbours) -> Split:
         """Keep the uniform table."""
@@ -460,8 +460,9 @@ def mechanism_from_dict(content: dict[str, Any]) -> Mechanism:
 def _require_dimension(mechanism: Mechanism, free: int, alternative: str) -> None:
     if free < LEAST_DIMENSION:
         raise PrivacyError(
-            f"{mechanism!r} shrinks in at least {LEAST_DIMENSION} dimensions; this table leaves "
-            f"it {free}. Use {alternative}{phrase('()', '')}, which is defined for every table."
+            f"{phrase(repr(mechanism), type(mechanism).__name__)} shrinks in at least "
+            f"{LEAST_DIMENSION} dimensions; this table leaves it {free}. Use "
+            f"{alternative}{phrase('()', '')}, which is defined for every table."
         )
 
 

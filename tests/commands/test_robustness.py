@@ -1,17 +1,22 @@
 """Broken inputs, closed pipes, Ctrl-C, full disks, faults: one line, and nothing half-written."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 from dpcontingency import _commands, cli
+from dpcontingency._commands import privacy
 from dpcontingency._commands._shared import opened
 from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain
+from dpcontingency.errors import PrecisionWarning
+from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release import files
 from dpcontingency.release.release import Release
@@ -157,6 +162,88 @@ def test_a_misuse_starts_no_ledger(tmp_path):
     assert "--ledger and --budget starts one" in said
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--mu", 2, "--budget", 1], "asks for mu = 2, which exceeds --budget 1"),
+        (["--mu", 1, "--budget", -1], "--budget is a positive finite number, in mu; got -1"),
+        (["--mu", 1, "--budget", "nan"], "--budget is a positive finite number"),
+        (["--mu", 1, "--budget", "inf"], "--budget is a positive finite number"),
+        (["--mu", 1e-13, "--budget", 1], "The loss is so small"),
+        (["--mu", 1, "--budget", 1, "--strata", "Admit", "--neighbours", "add-remove"],
+         "no total is public"),
+        (["--mu", 1, "--budget", 1, "--mechanism", "BlockJamesStein"], "structural zeros"),
+    ],
+)  # fmt: skip
+def test_a_release_that_cannot_be_made_starts_no_ledger(tmp_path, asked, said):
+    domain = Domain.from_yaml(DOMAIN)
+    Domain(
+        domain.levels, structural_zeros=[{"Admit": "Rejected", "Gender": "Male", "Dept": "F"}]
+    ).to_yaml(tmp_path / "holed.yaml")
+    holed = tmp_path / "holed.yaml" if "BlockJamesStein" in asked else DOMAIN
+    (tmp_path / "few.csv").write_text("Admit,Gender,Dept\nAdmitted,Male,A\n")
+    args = ("release", tmp_path / "few.csv", "--domain", holed, "--output", tmp_path / "r.json")
+    assert said in refused(*args, "--ledger", tmp_path / "books", *asked)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["few.csv", "holed.yaml"]
+
+
+def test_a_release_of_no_records_says_so(tmp_path):
+    (tmp_path / "none.csv").write_text("Admit,Gender,Dept\n")
+    args = ("release", tmp_path / "none.csv", "--domain", DOMAIN, "--mu", 1)
+    for more in ((), ("--margins", "Admit;Dept")):
+        result = invoke(*args, "--output", tmp_path / "r.json", "--force", *more)
+        assert result.exit_code == 0
+        assert result.stderr == (
+            "dpcontingency: There were no records to count, so this is the release of an empty "
+            "table.\n"
+        )
+    # Where n is not public it is confidential that there are none.
+    run(*args, "--output", tmp_path / "free.json", "--neighbours", "add-remove")
+
+
+def test_warnings_are_one_clean_line(folder, monkeypatch):
+    def warned(*_):
+        warnings.warn("Numbers were cut; send others.", PrecisionWarning, stacklevel=1)
+        warnings.warn("someone else's", RuntimeWarning, stacklevel=1)
+        return GDP(1)
+
+    monkeypatch.setattr(privacy, "loss", warned)
+    with pytest.warns(RuntimeWarning, match="someone else's") as others:
+        result = invoke("privacy", "--mu", 1)
+    assert result.exit_code == 0
+    assert result.stderr == "dpcontingency: Numbers were cut; send others.\n"
+    assert len(others) == 1
+
+
+def test_names_with_line_breaks_tear_no_table(tmp_path):
+    domain = Domain({"A\nx": ["a\nb", "c"], "B": ["u", "v\r\nw"]})
+    Release.exact([[30, 20], [10, 40]], domain).save(tmp_path / "r.json")
+    printed = run("fit", tmp_path / "r.json", "[`A\nx` B]")
+    table = printed[printed.index("coef") : printed.index("[1]")].splitlines()
+    assert [line.split()[0] for line in table[2:-2]] == [
+        r"A\nx[T.c]", r"B[T.v\r\nw]", r"A\nx[T.c]:B[T.v\r\nw]",
+    ]  # fmt: skip
+    printed = run("test", tmp_path / "r.json", "A\nx", "B")
+    assert all(re.match(r"[A-Z][A-Za-z -]*: ", line) for line in printed.splitlines())
+    assert json.loads(run("fit", tmp_path / "r.json", "[`A\nx` B]", "--json"))["coefficients"]
+
+
+def test_names_that_are_no_unicode_text(tmp_path):
+    (tmp_path / "r.csv").write_text("A,B\nc,u\nc,v\n")
+    Domain({"A": ["\ud800", "c"], "B": ["u", "v"]}).to_yaml(tmp_path / "d.yaml")
+    args = ("release", tmp_path / "r.csv", "--domain", tmp_path / "d.yaml", "--mu", 1)
+    for more in ((), ("--margins", "A,B")):
+        output = tmp_path / f"r{len(more)}.json"
+        assert json.loads(run(*args, "--output", output, *more, "--json"))["factors"]["A"] == 2
+        page = tmp_path / f"{output.name}.html"
+        for asked in (
+            ["fit", output, "[A B]"],
+            ["test", output, "A", "B"],
+            ["report", output, "--output", page],
+        ):
+            assert "no Unicode text, which the names of coefficients" in refused(*asked)
+
+
 def test_a_loss_in_every_currency():
     content = json.loads(run("privacy", "--epsilon", 1, "--delta", 1e-6, "--json"))
     assert content["epsilon"] <= 1
@@ -184,6 +271,30 @@ def test_a_reader_that_goes_away_is_no_error():
         assert process.stderr is not None
         assert process.stderr.read() == ""
         assert process.wait(timeout=120) == cli.CLOSED_PIPE
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["release", "--help"], []])
+def test_help_for_a_reader_that_goes_away_is_no_error(args):
+    with start("import dpcontingency", *args) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=120) == cli.CLOSED_PIPE
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("args", [["--help"], ["privacy", "--mu", "1"]])
+def test_a_full_device_is_one_line(args):
+    code = f"import sys; sys.argv[1:] = {args!r}; from dpcontingency.cli import main; main()"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == cli.MISUSE
+    said = "Cannot print the result: No space left on device. Print it to somewhere else."
+    assert done.stderr == f"dpcontingency: {said}\n"
 
 
 def test_ctrl_c_is_one_line():

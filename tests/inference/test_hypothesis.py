@@ -298,3 +298,19 @@ def test_samples_together_state_their_losses():
     assert "mu = 0.5" in table.provenance["samples"]
     third = Release.from_noisy_table([99.0, 200.0, 301.0], domain, sigma=2.0, n_total=600)
     assert homogeneity_test([*samples, third]).null_fit.model.release.privacy is None
+
+
+def test_a_stratum_named_as_the_response_is_refused_with_what_to_name():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    rng = np.random.default_rng(1)
+    release = simulate_release([[30, 10], [12, 40]], domain, GDP(1), rng, strata=["A"])
+    for factors in (("A", "B"), ("B", "A")):
+        with pytest.raises(
+            ModelError, match=r"by being a stratum .* name only 'B' as the response"
+        ):
+            homogeneity_test(release, *factors)
+    with pytest.raises(ModelError, match="name another factor as the response"):
+        homogeneity_test(release, "A")
+    with pytest.raises(ModelError, match=r"^B makes the groups and is named .* name only 'A' as"):
+        homogeneity_test(release, "A", "B", by="B")
+    assert homogeneity_test(release, "B").null == "B alike in each A"

@@ -82,6 +82,12 @@ def test_a_ledger_is_reopened_with_its_own_budget(path):
     assert again.spent == 0.6
 
 
+def test_what_was_released_is_one_line_whatever_the_names(path):
+    ledger = PrivacyLedger(path, GDP(1))
+    ledger.reserve(GDP(0.1), "margins a\nb; \udcff")
+    assert [entry.what for entry in ledger.entries] == [r"margins a\nb; \udcff"]
+
+
 def test_misuse_is_one_sentence_and_spends_nothing(path, tmp_path):
     with pytest.raises(PrivacyError, match="There is no ledger"):
         PrivacyLedger(path)

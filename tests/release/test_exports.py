@@ -109,6 +109,10 @@ def test_what_a_file_cannot_hold_is_refused(tmp_path):
     for write in (odd.to_csv, odd.to_parquet):
         with pytest.raises(ReleaseError, match="no Unicode text"):
             write(tmp_path / "f")
+    named = simulated(np.array([1, 2]), Domain({"\udcff": ["a", "b"]}))
+    for frame in (named.to_frame, named.to_integer_table().to_frame):
+        with pytest.raises(ReleaseError, match="no factor name that is no Unicode text"):
+            frame()
     twice = simulated(np.array([1, 2]), Domain({"noisy": ["a", "b"]}))
     with pytest.raises(ReleaseError, match="'noisy' is a factor too"):
         twice.to_parquet(tmp_path / "f")
