@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -16,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency import _yaml
-from dpcontingency._labels import Label, label_text
+from dpcontingency._declared import checked_levels, checked_scores, with_bins
+from dpcontingency._labels import Label, label_text, unlabelled_array
 from dpcontingency._records import distinct_values
 from dpcontingency._schema import declared_levels
 from dpcontingency.bins import Bins
@@ -102,13 +102,13 @@ class Domain:
         structural_zeros: Sequence[Mapping[str, Label]] = (),
         bins: Mapping[str, Bins] | None = None,
     ) -> None:
-        levels, binned = _with_bins(levels, bins)
+        levels, binned = with_bins(levels, bins)
         if not isinstance(levels, Mapping) or not levels:
             raise DomainError(
                 "A domain needs at least one factor: pass a mapping of factor name to its levels, "
                 'such as {"Gender": ["Male", "Female"]}.'
             )
-        declared = {name: _checked_levels(name, values) for name, values in levels.items()}
+        declared = {name: checked_levels(name, values) for name, values in levels.items()}
         put = object.__setattr__
         put(self, "_levels", MappingProxyType(declared))
         put(
@@ -118,7 +118,9 @@ class Domain:
         )
         if scores is not None and not isinstance(scores, Mapping):
             raise DomainError("`scores` is a mapping of factor to the scores of its levels.")
-        scored = {self._known(n): self._checked_scores(n, s) for n, s in (scores or {}).items()}
+        scored = {
+            self._known(n): checked_scores(n, s, declared[n]) for n, s in (scores or {}).items()
+        }
         if isinstance(ordered, str):
             raise DomainError(f"`ordered` is a sequence of factor names: write [{ordered!r}].")
         ordinal = {name for name, cut in binned.items() if len(cut) == len(declared[name])}
@@ -439,18 +441,6 @@ class Domain:
             )
         return name
 
-    def _checked_scores(self, name: str, values: Sequence[float]) -> tuple[float, ...]:
-        try:
-            scores = tuple(float(v) for v in values)
-        except (TypeError, ValueError):
-            scores = ()
-        if len(scores) != len(self._levels[name]) or not all(map(math.isfinite, scores)):
-            raise DomainError(
-                f"Factor {name!r} has {len(self._levels[name])} levels and needs as many scores, "
-                f"each a finite number; got {values!r}."
-            )
-        return scores
-
     def _checked_zeros(
         self, zeros: Sequence[Mapping[str, Label]]
     ) -> tuple[Mapping[str, Label], ...]:
@@ -510,69 +500,3 @@ class Domain:
             frozenset(self._bins.items()),
             self._is_public,
         )
-
-
-def unlabelled_array(values: Any) -> npt.NDArray[Any]:
-    """Cell values as an array; labels and masks, which an array would drop, are refused.
-
-    Raises
-    ------
-    DomainError
-        If the values are a pandas object or a masked array.
-    """
-    if isinstance(values, np.ma.MaskedArray):
-        raise DomainError(
-            "The cells come as a masked array, whose mask would be lost. Fill it first, and "
-            "declare impossible cells in Domain(structural_zeros=...)."
-        )
-    if hasattr(values, "iloc"):
-        raise DomainError(
-            "The cells come as a pandas object, whose labels would be ignored. Put rows and "
-            "columns in the domain's order and pass .to_numpy()."
-        )
-    return np.asarray(values)
-
-
-def _with_bins(
-    levels: Mapping[str, Sequence[Label]], bins: Mapping[str, Bins] | None
-) -> tuple[Mapping[str, Sequence[Label]], dict[str, Bins]]:
-    """The levels with those of the bins, and the bins, after checking that they fit."""
-    if not bins:
-        return levels, {}
-    if not isinstance(bins, Mapping) or not all(isinstance(cut, Bins) for cut in bins.values()):
-        raise DomainError(
-            '`bins` is a mapping of factor to Bins, such as {"age": Bins([0, 18, 65, 120])}.'
-        )
-    if not isinstance(levels, Mapping):
-        return levels, {}  # refused by who called
-    levels = {**levels, **{name: cut.labels for name, cut in bins.items() if name not in levels}}
-    for name, cut in bins.items():
-        if len(_checked_levels(name, levels[name])) < len(cut):
-            raise DomainError(
-                f"Factor {name!r} has {len(cut)} bins and fewer levels: give each bin a label, in "
-                "order, or leave the factor out of the levels to have labels made from the edges."
-            )
-    return levels, dict(bins)
-
-
-def _checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
-    if not isinstance(name, str) or not name:
-        raise DomainError(f"A factor name is non-empty text; got {name!r}.")
-    ordered = isinstance(values, Sequence | np.ndarray) or hasattr(values, "to_list")
-    if isinstance(values, str | bytes) or not ordered:
-        raise DomainError(f"The levels of {name!r} are a sequence of labels; got {values!r}.")
-    levels = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
-    if not levels:
-        raise DomainError(f"Factor {name!r} has no level: declare at least one.")
-    for level in levels:
-        finite = not isinstance(level, float) or math.isfinite(level)
-        if not isinstance(level, str | int | float | bool) or not finite:
-            raise DomainError(
-                f"A level is text, an integer, a finite number or a boolean; factor {name!r} has "
-                f"{level!r}. To count missing values, declare a text level such as 'missing'."
-            )
-    texts = Counter(map(label_text, levels))
-    twice = [text for text, times in texts.items() if times > 1]
-    if twice:
-        raise DomainError(f"Factor {name!r} has the level {twice[0]!r} twice: levels must differ.")
-    return levels
