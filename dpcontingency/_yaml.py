@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from dpcontingency._paths import path_of
 from dpcontingency.errors import DomainError
 
 
@@ -20,7 +21,8 @@ def read(path: str | Path) -> Any:
         If it cannot be read, or is no such file.
     """
     try:
-        return yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_PlainLoader)
+        text = path_of(path, DomainError).read_text(encoding="utf-8")
+        return yaml.load(text, Loader=_PlainLoader)
     except OSError as error:
         fault = f"Cannot read the domain file {path}: {error.strerror}."
     except UnicodeDecodeError:
@@ -46,7 +48,7 @@ def write(path: str | Path, content: dict[str, Any]) -> None:
     """
     whole = yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
     try:
-        Path(path).write_text(whole, encoding="utf-8")
+        path_of(path, DomainError).write_text(whole, encoding="utf-8")
     except OSError as error:
         raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
 

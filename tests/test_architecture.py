@@ -24,6 +24,7 @@ FLOORS = {
     "errors": 0,
     "_labels": 0,
     "_lazy": 0,
+    "_paths": 0,
     "_declared": 0,
     "_schema": 0,
     "_yaml": 0,

@@ -1,5 +1,6 @@
 """The public names, and the README's Python."""
 
+import pickle
 import re
 import shlex
 import shutil
@@ -26,6 +27,22 @@ def test_every_public_name_is_there():
 def test_every_mechanism_is_public():
     assert set(MECHANISMS) <= set(dpc.__all__)
     assert all(getattr(dpc, name) is kind for name, kind in MECHANISMS.items())
+
+
+def test_results_are_read_as_json_by_the_first_thing_a_process_asks_for(tmp_path):
+    """Not by statsmodels, which would run whatever a pickle says."""
+    marker, path = tmp_path / "ran", tmp_path / "results.json"
+    path.write_bytes(f"cposix\nmkdir\n(S'{marker}'\ntR.".encode())
+    with pytest.raises(FileExistsError):  # so it is such a pickle
+        marker.mkdir()
+        pickle.loads(path.read_bytes())
+    marker.rmdir()
+    code = f"import dpcontingency as dpc; dpc.LogLinearResults.load({str(path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "ReleaseError" in done.stderr
+    assert not marker.exists()
 
 
 def test_the_version_is_the_installed_one():

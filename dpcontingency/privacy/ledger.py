@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from urllib.parse import quote
 
 from dpcontingency._labels import on_one_line
 from dpcontingency._language import argument, phrase
+from dpcontingency._paths import path_of
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP, ceil_digits, root_down, root_up
 from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation, in_words
@@ -110,8 +112,12 @@ class PrivacyLedger:
             raise PrivacyError(f"The budget is a GDP object such as GDP(mu=1); got {budget!r}.")
         if str(path) == ":memory:":
             raise PrivacyError("A ledger is a file: a budget in memory would be forgotten.")
-        self.path = Path(path).resolve()
-        if not self.path.exists():
+        try:
+            self.path = Path(os.path.realpath(path_of(path, PrivacyError)))
+            exists = self.path.exists()
+        except OSError as error:
+            raise PrivacyError(f"Cannot open the ledger {path}: {error.strerror}.") from None
+        if not exists:
             if budget is None:
                 raise PrivacyError(
                     f"There is no ledger {self.path}: give the total budget to start one, such as "

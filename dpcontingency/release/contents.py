@@ -184,7 +184,8 @@ class ReleaseContents:
     def _gap(self, table: Array) -> tuple[Array, Array]:
         """How far a table is from the public totals, and how far rounding can bring it."""
         totals = np.zeros(()) if self.totals is None else self.totals
-        size = np.maximum(self._sums(np.abs(table)), np.maximum(totals, 1.0))
+        # The noisy table is what other tables are computed from, however small they are.
+        size = np.maximum(self._sums(np.abs(self.noisy)), np.maximum(totals, 1.0))
         return np.abs(self._sums(table) - totals), ROUNDING * size
 
     def _sums(self, table: Array) -> Array:

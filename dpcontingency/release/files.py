@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dpcontingency._language import phrase
-from dpcontingency.errors import ReleaseError, shown
+from dpcontingency._paths import path_of
+from dpcontingency.errors import ReleaseError
 
 RELEASE = "dpcontingency-release"
 MARGINS = "dpcontingency-margins"
@@ -57,14 +58,15 @@ def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
 
 def read_one_of(path: str | Path, kinds: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Which of some kinds a file is of, and its plain data; see `read`."""
-    source = _path(path)
+    source = path_of(path, ReleaseError)
     try:
-        document = json.loads(source.read_text(encoding="utf-8-sig"))  # some editors add a mark
+        text = source.read_text(encoding="utf-8-sig")  # some editors add a mark
+        document = json.loads(text, object_pairs_hook=_once)
     except FileNotFoundError:
         raise ReleaseError(f"There is no file {path}.") from None
     except OSError as error:
         raise ReleaseError(f"Cannot read {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError):  # not UTF-8, not JSON, or absurd JSON
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, absurd JSON, or a key twice
         raise ReleaseError(
             f"{path} is not a JSON file, so dpcontingency did not write it."
         ) from None
@@ -94,15 +96,19 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file so that it appears whole or not at all.
+    """Write a file so that it appears whole or not at all; a link stays one.
 
     Raises
     ------
     ReleaseError
-        If the folder is not there or cannot be written to.
+        If the folder is not there or cannot be written to, or the path is that of a device, a pipe
+        or a folder.
     """
-    target = _path(path)
+    given = path_of(path, ReleaseError)
     try:
+        target = Path(os.path.realpath(given))
+        if target.exists() and not target.is_file():
+            raise ReleaseError(f"Cannot write {path}: it is no plain file. Choose another name.")
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
         raise _unwritable(path, error) from None
@@ -123,10 +129,12 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         raise
 
 
-def _path(path: object) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise ReleaseError(f"A file is given by its path, a text or a Path; got {shown(path)}.")
-    return Path(path)
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys; a reader might take any of two values of a key."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a key is there twice")
+    return content
 
 
 def _unwritable(path: str | Path, error: OSError) -> ReleaseError:

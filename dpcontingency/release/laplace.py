@@ -53,6 +53,8 @@ def laplace_scale(privacy: GDP, relation: str) -> float:
     # Noise of inverse scale s is (2 s, 0)-DP, hence mu-GDP for mu = -2 Phi^-1(1 / (1 + e^(2s))),
     # which is below 2.6 s: this much s is safe without a computation.
     safe = privacy.mu / 2.6
+    if safe == 0:
+        return math.inf  # as the inverse of a number below the smallest float
     unsafe = 2 * safe
     while level(unsafe) <= privacy.mu:
         unsafe *= 2

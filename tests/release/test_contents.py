@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ReleaseError
+from dpcontingency.errors import PrivacyError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.combine import combine_samples
-from dpcontingency.release.mechanisms import Gaussian, Laplace
+from dpcontingency.release.mechanisms import (
+    BlockJamesStein,
+    Gaussian,
+    JamesStein,
+    Laplace,
+    RankDeficientGaussian,
+    RankDeficientJamesStein,
+)
 from dpcontingency.release.publish import release_table, simulate_release
 from dpcontingency.release.release import Release, load_release
 from dpcontingency.table import ContingencyTable
@@ -34,6 +41,11 @@ MADE = {
 MADE["margin"] = MADE["default"].margin("A")
 MADE["known"] = Release.from_noisy_table(COUNTS, DOMAIN, sigma=2, n_total=77).conditioned()
 
+EVERY_3X2 = [
+    None, Gaussian(), Laplace(), JamesStein("zero"), JamesStein("mean"), RankDeficientGaussian(),
+    RankDeficientJamesStein(), RankDeficientJamesStein("mean", basis="interaction"),
+    RankDeficientJamesStein([[1, 2], [3, 4], [5, 6]]), BlockJamesStein(1),
+]  # fmt: skip
 GAUSSIAN = {"law": "Gaussian", "variances": 8.0, "strata": []}
 CELLS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
@@ -111,6 +123,25 @@ def test_a_caller_cannot_contradict_it_either():
             replace(MADE["default"], **change)
     with pytest.raises(ReleaseError, match="not of the domain's shape"):
         replace(MADE["default"], noisy=np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("mu", [1e-12, 1e-6, 1e6, 1e100, 1e200])
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
+def test_rounding_contradicts_nothing(mu, relation):
+    """Beside noise of 10^12 the estimate, or the number of records, is next to nothing."""
+    domain = Domain({"A": ["a", "b", "c"], "B": ["u", "v"]})
+    for counts in (np.zeros((3, 2), int), np.full((3, 2), 2**40), [[1, 0], [0, 2], [3, 2**40]]):
+        table = ContingencyTable(counts, domain)
+        for mechanism in EVERY_3X2:
+            for strata in ((), ("A",)) if relation == "replace-one" else ((),):
+                options = {"mechanism": mechanism, "neighbours": relation, "strata": strata}
+                try:
+                    made = release_table(table, GDP(mu), **options)
+                except PrivacyError as error:  # too few dimensions, or Laplace beyond mu = 100
+                    assert "Use " in str(error) or "Choose" in str(error)  # noqa: PT017
+                    continue
+                Release.from_dict(made.to_dict())
+                made.margin("B", "A").margin("A")
 
 
 def test_every_part_of_an_honest_release_is_one(tmp_path):

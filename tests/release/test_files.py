@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ReleaseError
-from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.errors import DomainError, PrivacyError, ReleaseError, shown
+from dpcontingency.inference.loglinear import LogLinearResults
 from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release import files
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.publish import simulate_release
@@ -176,6 +177,66 @@ def test_a_file_of_another_kind_is_refused_with_what_reads_it(saved, tmp_path):
         MarginRelease.load(saved)
     with pytest.raises(ReleaseError, match=r"release file: read it by load_release\.$"):
         LogLinearResults.load(saved)
+
+
+def test_a_key_that_is_there_twice_is_refused(saved):
+    """The checksum is of what was read, and another reader might read the other value."""
+    text = saved.read_text()
+    saved.write_text(text.replace('"sigma":', '"sigma": 99.0, "sigma":', 1))
+    with pytest.raises(ReleaseError, match="not a JSON file"):
+        load_release(saved)
+
+
+ODD_PATHS = [None, 1, b"r.json", ["r.json"], "", "a\0b", "x" * 5000]
+
+
+@pytest.mark.parametrize("path", ODD_PATHS, ids=map(shown, ODD_PATHS))
+def test_what_is_no_path_is_refused(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for error, use in (
+        (ReleaseError, make().save),
+        (ReleaseError, make().to_csv),
+        (ReleaseError, load_release),
+        (ReleaseError, MarginRelease.load),
+        (DomainError, DOMAIN.to_yaml),
+        (DomainError, Domain.from_yaml),
+        (PrivacyError, lambda path: PrivacyLedger(path, GDP(1))),
+    ):
+        with pytest.raises(
+            error, match=r"^(A file is given by its path,|Cannot (read|write|open) )"
+        ):
+            use(path)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_devices_and_pipes_are_not_replaced(tmp_path):
+    """Renaming a file over /dev/null, which the superuser may do, breaks the machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        for write in (make().save, make().to_csv, make().to_parquet):
+            with pytest.raises(ReleaseError, match="it is no plain file"):
+                write(path)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "there").mkdir()
+    real, link = tmp_path / "there" / "real.json", tmp_path / "link.json"
+    link.symlink_to(real)
+    for seed in (1, 2):
+        make(seed).save(link)
+        assert link.is_symlink()
+        assert same(load_release(real), make(seed))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(ReleaseError, match="Cannot read"):
+        load_release(tmp_path / "loop")
+    with pytest.raises(PrivacyError, match="Cannot open"):
+        PrivacyLedger(tmp_path / "loop", GDP(1))
 
 
 def test_missing_files_and_folders(tmp_path):

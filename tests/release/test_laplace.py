@@ -1,5 +1,7 @@
 """Laplace noise under Gaussian differential privacy: its scale, its law, its release."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -165,3 +167,11 @@ def test_half_widths_hold_the_noise():
     rng = np.random.default_rng(5)
     inside = np.mean([np.abs(noise.sample(rng)) <= widths for _ in range(20_000)], axis=0)
     np.testing.assert_allclose(inside.ravel()[1:], 0.95, atol=4 * np.sqrt(0.05 * 0.95 / 20_000))
+
+
+def test_a_loss_below_which_there_is_no_scale():
+    assert laplace_scale(GDP(5e-324), "replace-one") == math.inf
+    with pytest.raises(PrivacyError, match="The loss is so small"):
+        release_table(
+            ContingencyTable([1, 2], Domain({"A": ["a", "b"]})), GDP(5e-324), mechanism=Laplace()
+        )
