@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -221,6 +221,8 @@ class Domain:
         """
         if isinstance(names, str):
             names = (names,)
+        if not isinstance(names, Iterable):
+            raise DomainError(f"A margin is a sequence of factors; got {shown(names)}.")
         kept = [self._known(name) for name in names]
         if not kept:
             raise DomainError("A margin names at least one factor; got none.")

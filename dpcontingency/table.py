@@ -59,6 +59,8 @@ class ContingencyTable:
         n_is_public: bool = True,
         missing: str | None = None,
     ) -> None:
+        if not isinstance(domain, Domain):
+            raise RecordsError(f"The domain of a table is a Domain; got {type(domain).__name__}.")
         try:
             values = unlabelled_array(counts)
         except DomainError:

@@ -33,10 +33,8 @@ def test_results_are_read_as_json_by_the_first_thing_a_process_asks_for(tmp_path
     """Not by statsmodels, which would run whatever a pickle says."""
     marker, path = tmp_path / "ran", tmp_path / "results.json"
     path.write_bytes(f"cposix\nmkdir\n(S'{marker}'\ntR.".encode())
-    with pytest.raises(FileExistsError):  # so it is such a pickle
-        marker.mkdir()
-        pickle.loads(path.read_bytes())
-    marker.rmdir()
+    pickle.loads(path.read_bytes())
+    marker.rmdir()  # so it is such a pickle
     code = f"import dpcontingency as dpc; dpc.LogLinearResults.load({str(path)!r})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False

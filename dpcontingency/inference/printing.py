@@ -247,7 +247,7 @@ def _coefficient(results: Any, j: int, interval: Any, decimals: int) -> list[str
 def _notes(results: Any) -> list[str]:
     """What the reader must know, one wrapped and numbered paragraph each."""
     return [
-        textwrap.fill(f"[{i}] {note}", WIDTH, subsequent_indent="    ")
+        textwrap.fill(f"[{i}] {on_one_line(note)}", WIDTH, subsequent_indent="    ")
         for i, note in enumerate(_plain_notes(results), 1)
     ]
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from dpcontingency._lazy import later
-from dpcontingency.errors import PrivacyError
+from dpcontingency.errors import PrivacyError, shown
 
 if TYPE_CHECKING:
     import flint
@@ -171,6 +171,9 @@ class GDP:
 
         Dong, Roth and Su 2022, Corollary 3.3.
         """
+        for other in others:
+            if not isinstance(other, GDP):
+                raise PrivacyError(f"Losses compose with GDP objects; got {shown(other)}.")
         return GDP(root_up(sum((Fraction(g.mu) ** 2 for g in (self, *others)), Fraction(0))))
 
     def group(self, k: int) -> GDP:
@@ -356,7 +359,10 @@ def _probability(name: str, value: float) -> float:
 
 
 def _levels(alpha: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    levels = np.asarray(alpha, dtype=np.float64)
+    try:
+        levels = np.asarray(alpha, dtype=np.float64)
+    except (TypeError, ValueError):
+        levels = np.array(np.nan)
     if not ((levels >= 0) & (levels <= 1)).all():
         raise PrivacyError("A type I error alpha lies in [0, 1].")
     return levels

@@ -19,7 +19,12 @@ from dpcontingency._language import argument, phrase
 from dpcontingency._paths import path_of
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import GDP, ceil_digits, root_down, root_up
-from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation, in_words
+from dpcontingency.privacy.neighbours import (
+    REPLACE_ONE,
+    checked_relation,
+    checked_strata,
+    in_words,
+)
 
 WAIT_SECONDS = 60.0
 
@@ -110,6 +115,10 @@ class PrivacyLedger:
     ) -> None:
         if budget is not None and not isinstance(budget, GDP):
             raise PrivacyError(f"The budget is a GDP object such as GDP(mu=1); got {budget!r}.")
+        if neighbours is not None:
+            checked_relation(neighbours)
+        if strata is not None:
+            strata = checked_strata(strata)
         if str(path) == ":memory:":
             raise PrivacyError("A ledger is a file: a budget in memory would be forgotten.")
         try:
@@ -123,7 +132,7 @@ class PrivacyLedger:
                     f"There is no ledger {self.path}: give the total budget to start one, such as "
                     f"{phrase('PrivacyLedger(path, GDP(mu=1))', '--budget 1')}."
                 )
-            self._create(budget, checked_relation(neighbours or REPLACE_ONE), tuple(strata or ()))
+            self._create(budget, neighbours or REPLACE_ONE, tuple(strata or ()))
         with self._connection() as connection:
             self._terms = self._read_terms(connection)
             self._identity = self._read_identity(connection)

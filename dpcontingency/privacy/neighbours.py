@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from dpcontingency.errors import PrivacyError, did_you_mean
+from dpcontingency.errors import PrivacyError, did_you_mean, shown
 
 REPLACE_ONE = "replace-one"
 ADD_REMOVE = "add-remove"
@@ -18,6 +19,15 @@ def checked_relation(relation: str) -> str:
             f"There is no neighbour relation {relation!r}; {did_you_mean(str(relation), RELATIONS)}"
         )
     return relation
+
+
+def checked_strata(strata: object) -> tuple[Any, ...]:
+    """The names in a sequence of strata, or an error that shows how to write one."""
+    if isinstance(strata, str):
+        raise PrivacyError(f"`strata` is a sequence of factor names: write [{strata!r}].")
+    if not isinstance(strata, Iterable):
+        raise PrivacyError(f"`strata` is a sequence of factor names; got {shown(strata)}.")
+    return tuple(strata)
 
 
 def in_words(relation: str, strata: Sequence[str]) -> str:

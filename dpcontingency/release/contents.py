@@ -24,6 +24,8 @@ Array = npt.NDArray[np.float64]
 
 Origin = Literal["released", "third-party", "exact", "simulated"]
 
+LARGEST_CELL = 2.0**100  # of counts and noise of up to 2^42 each, over any number of cells
+
 # How far numbers that follow from others may be from them, relatively: for rounding, which sums of
 # many cells pile up.
 ROUNDING = 1e-9
@@ -101,6 +103,10 @@ class ReleaseContents:
             raise ReleaseError(
                 "its noisy table has something in a structural zero, where nobody can be"
             )
+        if self.mechanism is not None:
+            for name in ("noisy", "estimate"):
+                if not (np.abs(getattr(self, name)) <= LARGEST_CELL).all():
+                    raise ReleaseError(f"its {name} is beyond any count and its noise")
         if self.origin == "exact" and (self.noisy < 0).any():
             raise ReleaseError("its noisy table is exact, but some cell is negative")
         if self.origin == "exact" and not np.array_equal(self.estimate, self.noisy):

@@ -76,7 +76,7 @@ def read_one_of(path: str | Path, kinds: Sequence[str]) -> tuple[str, dict[str, 
         if isinstance(kind, str) and kind in READERS:
             other = f", but a {kind} file{phrase(f': read it by {READERS[kind]}', '')}"
         raise ReleaseError(f"{path} is not a {' or '.join(kinds)} file{other}.")
-    if document.get("version") != VERSION:
+    if document.get("version") != VERSION or type(document["version"]) is not int:
         raise ReleaseError(
             f"{path} is a {kind} file of version {document.get('version')!r}; this package reads "
             f"version {VERSION}. Upgrade dpcontingency to read it."

@@ -39,6 +39,8 @@ def read_back(
     ReleaseError
         If a field is missing, unknown, or not what it should be.
     """
+    if not isinstance(content, Mapping):
+        raise ReleaseError(f"A {what} is a mapping of its fields; got {type(content).__name__}.")
     if odd := names ^ set(content):
         raise ReleaseError(
             f"This is no {what}: the field {min(odd)!r} is "
@@ -49,13 +51,24 @@ def read_back(
     try:
         made = read(content)
         # Whatever NumPy or a constructor mended on the way (texts, nulls) shows here.
-        if made.to_dict() == content:
+        if _alike(made.to_dict(), content):
             return made
     except DPContingencyError as error:
         reason = str(error).rstrip(".")
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError):
         pass  # whichever nested field it was: the reason is the same
     raise ReleaseError(f"This is no {what}: {reason}. Ask the publisher for the original file.")
+
+
+def _alike(made: Any, given: Any) -> bool:
+    """Whether plain data are equal, true and 1 being two things."""
+    if isinstance(made, dict) and isinstance(given, dict):
+        return made.keys() == given.keys() and all(_alike(made[k], given[k]) for k in made)
+    if isinstance(made, list) and isinstance(given, list):
+        if {*map(type, made), *map(type, given)} <= {int, float}:
+            return made == given
+        return len(made) == len(given) and all(map(_alike, made, given))
+    return bool(made == given) and (type(made) is bool) == (type(given) is bool)
 
 
 def is_words(value: object) -> bool:

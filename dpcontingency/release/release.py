@@ -444,6 +444,8 @@ def load_release(path: str | Path) -> Release:
 
 def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
     """A float64 copy of cell values, checked against the domain."""
+    if not isinstance(domain, Domain):
+        raise ReleaseError(f"The domain of a table is a Domain; got {type(domain).__name__}.")
     given = unlabelled_array(values)
     if given.ndim == 1 and len(domain.shape) > 1:
         raise ReleaseError(

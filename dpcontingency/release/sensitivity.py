@@ -14,7 +14,12 @@ from dpcontingency._language import argument
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import root_up
-from dpcontingency.privacy.neighbours import ADD_REMOVE, REPLACE_ONE, checked_relation
+from dpcontingency.privacy.neighbours import (
+    ADD_REMOVE,
+    REPLACE_ONE,
+    checked_relation,
+    checked_strata,
+)
 
 SQUARED_SENSITIVITY = {REPLACE_ONE: 2, ADD_REMOVE: 1}
 
@@ -62,9 +67,8 @@ class Neighbours:
 
     def __post_init__(self) -> None:
         checked_relation(self.relation)
-        if isinstance(self.strata, str):
-            raise PrivacyError(f"`strata` is a sequence of factor names: write [{self.strata!r}].")
-        for name in self.strata:
+        strata = checked_strata(self.strata)
+        for name in strata:
             if not isinstance(name, str):
                 raise PrivacyError(
                     "Only one joint margin can be public, given by its factors such as "
@@ -72,9 +76,7 @@ class Neighbours:
                     "neighbouring pair to protect."
                 )
             self.domain.axis(name)
-        object.__setattr__(
-            self, "strata", tuple(n for n in self.domain.names if n in set(self.strata))
-        )
+        object.__setattr__(self, "strata", tuple(n for n in self.domain.names if n in strata))
         if self.strata and self.relation == ADD_REMOVE:
             raise PrivacyError(
                 "Under add-remove no total is public, so there are no strata: use "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import PrivacyError, ReleaseError
+from dpcontingency.errors import PrivacyError, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.neighbours import REPLACE_ONE, checked_relation
 from dpcontingency.privacy.stamp import OBSERVED
@@ -30,6 +30,7 @@ Objective = Literal["total-variance", "max-variance"]
 Weights: TypeAlias = Sequence[float] | Mapping[Any, float]
 
 SMALLEST_MU, LARGEST_MU = 1e-100, 1e100
+LARGEST_WEIGHT = 1e100  # far from where products of weights and variances leave the floats
 
 
 @dataclass(frozen=True)
@@ -500,6 +501,10 @@ def checked_margins(domain: Domain, margins: Sequence[Sequence[str]]) -> tuple[F
     """
     if isinstance(margins, str):
         raise PrivacyError(f"`margins` is a sequence of margins: write [{margins!r}].")
+    if not isinstance(margins, Iterable):
+        raise PrivacyError(
+            f"`margins` is a sequence of margins such as [('A', 'B')]; got {shown(margins)}."
+        )
     wanted = []
     for margin in margins:
         if not margin:
@@ -533,7 +538,7 @@ def _checked_weights(margins: tuple[Factors, ...], weights: Weights | None) -> t
             )
         values = [by_set.get(frozenset(m), 1.0) for m in margins]
     else:
-        values = list(weights)
+        values = list(weights) if isinstance(weights, Iterable) else [weights]
     if len(values) != len(margins):
         raise PrivacyError(
             f"Give one weight a margin: there are {len(margins)} margins and {len(values)} weights."
@@ -542,6 +547,9 @@ def _checked_weights(margins: tuple[Factors, ...], weights: Weights | None) -> t
         out = tuple(float(value) for value in values)
     except (TypeError, ValueError):
         out = (math.nan,)
-    if not all(0 < value < math.inf for value in out):
-        raise PrivacyError("A weight is a positive finite number.")
+    if not all(1 / LARGEST_WEIGHT <= value <= LARGEST_WEIGHT for value in out):
+        raise PrivacyError(
+            f"A weight is a positive finite number, from {1 / LARGEST_WEIGHT:g} to "
+            f"{LARGEST_WEIGHT:g}."
+        )
     return out

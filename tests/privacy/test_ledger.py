@@ -318,6 +318,22 @@ def test_a_wrong_start_leaves_no_ledger(path):
         PrivacyLedger(path, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"strata": "A"}, r"write \['A'\]"),
+        ({"strata": 3}, "`strata` is a sequence of factor names; got 3"),
+        ({"neighbours": []}, "no neighbour relation"),
+        ({"neighbours": {}}, "no neighbour relation"),
+        ({"neighbours": ""}, "no neighbour relation"),
+    ],
+)
+def test_terms_of_another_type_are_refused(path, options, reason):
+    with pytest.raises(PrivacyError, match=reason):
+        PrivacyLedger(path, GDP(1), **options)
+    assert not path.exists()
+
+
 def test_tiny_losses_and_forged_entries_end(path):
     ledger = PrivacyLedger(path, GDP(1))
     ledger.reserve(GDP(1e-170), "next to nothing")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from dpcontingency.domain import Domain
-from dpcontingency.errors import PrivacyError, ReleaseError
+from dpcontingency.errors import DPContingencyError, PrivacyError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.combine import combine_samples
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.mechanisms import (
     BlockJamesStein,
     Gaussian,
@@ -20,6 +21,7 @@ from dpcontingency.release.mechanisms import (
     RankDeficientJamesStein,
 )
 from dpcontingency.release.publish import release_table, simulate_release
+from dpcontingency.release.publish_margins import release_margins
 from dpcontingency.release.release import Release, load_release
 from dpcontingency.table import ContingencyTable
 from tests.release.test_schema import RELEASES, write
@@ -38,6 +40,7 @@ MADE = {
     "exact": Release.exact(COUNTS, DOMAIN),
     "third": Release.from_noisy_table(COUNTS, DOMAIN, sigma=2, neighbours="replace-one"),
 }
+MADE["mu 1"] = release_table(TABLE, GDP(1))
 MADE["margin"] = MADE["default"].margin("A")
 MADE["known"] = Release.from_noisy_table(COUNTS, DOMAIN, sigma=2, n_total=77).conditioned()
 
@@ -105,6 +108,58 @@ def test_fields_that_contradict_each_other_are_refused(tmp_path, name, change, r
         load_release(path)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"{path}: This is no release: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("mu 1", {"mu": True}),
+        ("third", {"noisy": [True] * 4 + [0.0, 0.0]}),
+        ("default", {"noisy": [1e308] * 5 + [0.0]}),
+        ("default", {"estimate": [1e308] * 5 + [0.0]}),
+        ("default", {"version": True}),
+        ("default", {"version": 1.0}),
+    ],
+)
+def test_numbers_of_another_kind_or_size_are_refused(tmp_path, name, change):
+    path = tmp_path / "forged.json"
+    MADE[name].save(path)
+    write(path, {**json.loads(path.read_text(encoding="utf-8")), **change})
+    with pytest.raises(ReleaseError, match=r"beyond any count|not of the kind|of version"):
+        load_release(path)
+
+
+def misuses():
+    """What is of another type than it should be, and the sentence that says so."""
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    table = ContingencyTable([[1, 2], [3, 4]], domain)
+    for odd in (None, 3, object()):
+        yield lambda odd=odd: release_table(table, GDP(1), strata=odd), "`strata` is a sequence of"
+        yield lambda odd=odd: release_margins(table, odd, GDP(1)), "`margins` is a sequence of"
+        yield lambda odd=odd: domain.project(odd), "A margin is a sequence of factors; got"
+        yield lambda odd=odd: Release.from_dict(odd), "A release is a mapping of its fields"
+        yield lambda odd=odd: MarginRelease.from_dict(odd), "release of margins is a mapping of its"
+        yield lambda odd=odd: GDP(1).compose(odd), "Losses compose with GDP objects; got"
+    for odd in (None, "x", 3, [], {}):
+        yield lambda odd=odd: ContingencyTable([[1]], odd), "The domain of a table is a Domain; got"
+        yield lambda odd=odd: Release.exact([[1]], odd), "The domain of a table is a Domain; got"
+        yield lambda odd=odd: Release.from_noisy_table([[1]], odd, sigma=1), "is a Domain; got"
+    for odd in ("x", {}, [object()]):
+        yield lambda odd=odd: GDP(1).trade_off(odd), "A type I error alpha lies in"
+    for odd in (0, 1e-200, 1e200):
+        yield (
+            lambda odd=odd: release_margins(table, ["A"], GDP(1), weights=[odd]),
+            "A weight is a positive finite number, from",
+        )
+    yield lambda: release_margins(table, ["A"], GDP(1), weights="x"), "positive finite number"
+    yield lambda: release_margins(table, ["A", "B"], GDP(1), weights=3), "one weight a margin"
+
+
+@pytest.mark.parametrize(("use", "reason"), list(misuses()))
+def test_what_is_of_another_type_is_refused_in_one_sentence(use, reason):
+    with pytest.raises(DPContingencyError, match=reason) as caught:
+        use()
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.999, 1.001, 0.0])
