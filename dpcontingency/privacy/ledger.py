@@ -123,7 +123,8 @@ class PrivacyLedger:
             raise PrivacyError("A ledger is a file: a budget in memory would be forgotten.")
         try:
             self.path = Path(os.path.realpath(path_of(path, PrivacyError)))
-            exists = self.path.exists()
+            # An empty one is being made by someone, or was when a crash came.
+            exists = self.path.exists() and self.path.stat().st_size > 0
         except OSError as error:
             raise PrivacyError(f"Cannot open the ledger {path}: {error.strerror}.") from None
         if not exists:

@@ -238,7 +238,7 @@ def failing(fit, **changes):
 
 def test_what_cannot_be_compared_is_refused(noisy):
     small, large = quiet(noisy, "[A][B][C]"), quiet(noisy, "[A B][C]")
-    moved = replace(noisy, noisy=noisy.noisy + np.eye(2, 3)[:, :, None])
+    moved = replace(noisy, noisy=noisy.noisy + np.eye(2, 3)[:, :, None] - 1 / 3)
     unknown = Release.from_noisy_table(noisy.noisy, noisy.domain, sigma=noisy.sigma)
     total = Release.from_noisy_table(noisy.noisy, noisy.domain, sigma=noisy.sigma, n_total=900)
     louder = Release.from_noisy_table(noisy.noisy, noisy.domain, sigma=2 * noisy.sigma)

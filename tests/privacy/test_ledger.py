@@ -310,6 +310,13 @@ def test_a_database_that_is_no_ledger_stays_as_it_was(path):
         assert connection.execute("select name from sqlite_master").fetchall() == [("mine",)]
 
 
+def test_an_empty_file_is_a_ledger_that_was_not_made_yet(path):
+    path.touch()
+    with pytest.raises(PrivacyError, match="There is no ledger"):
+        PrivacyLedger(path)
+    assert PrivacyLedger(path, GDP(1)).remaining == 1
+
+
 def test_a_wrong_start_leaves_no_ledger(path):
     with pytest.raises(PrivacyError, match="did you mean 'add-remove'"):
         PrivacyLedger(path, GDP(1), neighbours="add-remov")
