@@ -157,6 +157,8 @@ def fresh(path: Path, force: bool, *others: str | Path | None) -> Path:
     """
     if path.is_dir():
         misuse(f"{path} is a folder: name a file in it.")
+    if path.exists() and not path.is_file():
+        misuse(f"{path} is no plain file: choose another name for the output.")
     if path.resolve() in {Path(other).resolve() for other in others if other is not None}:
         misuse(f"{path} is another file of this command too: choose another name for the output.")
     if not path.parent.is_dir():

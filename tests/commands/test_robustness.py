@@ -365,5 +365,14 @@ def test_no_output_replaces_another_file_of_the_command(tmp_path, output):
     assert not books.exists()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_an_output_that_is_no_plain_file_is_refused_before_anything_is_spent(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    asked = ["release", RECORDS, "--domain", DOMAIN, "--mu", 1, "--ledger", tmp_path / "books"]
+    said = refused(*asked, "--budget", 2, "--output", tmp_path / "pipe", "--force")
+    assert "is no plain file" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
 def test_losses_beyond_floats_are_null_in_json():
     assert json.loads(run("privacy", "--mu", 1e200, "--json"))["epsilon"] is None
