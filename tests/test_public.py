@@ -75,7 +75,7 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     shutil.copy(ROOT / "data" / "ucb_admissions_records.csv", tmp_path / "records.csv")
     shutil.copy(ROOT / "data" / "ucb_admissions_domain.yaml", tmp_path / "domain.yaml")
     monkeypatch.chdir(tmp_path)
-    assert len(commands) == 5
+    assert len(commands) == 6
     for line in commands:
         program, *arguments = shlex.split(line)
         assert program == "dpcontingency"
