@@ -77,12 +77,14 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert len(commands) == 6
     for line in commands:
-        program, *arguments = shlex.split(line)
+        program, *arguments = shlex.split(line, comments=True)
         assert program == "dpcontingency"
         with pytest.raises(SystemExit) as ended:
             app(arguments, prog_name=program)
         assert ended.value.code == 0, capsys.readouterr().err
-    assert {"release.json", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"draft.yaml", "release.json", "report.html"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def test_what_the_readme_points_at_is_there():
