@@ -418,10 +418,7 @@ class CoefficientResults(LikelihoodModelResults):
 
     def _profile(self, combination: Array) -> Profile:
         """The profile likelihood of a combination of treatment-coded coefficients."""
-        recode = self.model._recode
-        covariance = self._fit.covariance
-        if recode is not None:
-            covariance = np.linalg.solve(recode, np.linalg.solve(recode, covariance).T).T
+        covariance = treatment_covariance(self.model, self._fit)
         estimate = self.model._treatment(self._fit.params)
         return Profile(self._objective, estimate, combination, covariance)
 

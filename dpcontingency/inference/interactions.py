@@ -234,7 +234,7 @@ class InteractionLikelihood:
         S, of their noise.
     """
 
-    is_gaussian = True  # fits, standard errors and residuals go by other rules
+    of_margins = True  # fits, standard errors and residuals go by other rules
     fits_at_once = False
 
     def __init__(self, release: MarginRelease) -> None:

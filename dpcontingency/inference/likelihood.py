@@ -90,11 +90,6 @@ class LikelihoodPoint:
         """Expected hidden counts given the data; with known totals they add up to them."""
         return self.moments.mean
 
-    @property
-    def posterior_variance(self) -> Floats:
-        """Variance of each hidden count given the data, before the total is imposed."""
-        return self.moments.variance
-
     def hessian(self) -> DiagonalPlusLowRank:
         """Second derivative of `loglik` in the log rates."""
         return _diagonal(self.moments.variance - self.fitted)
@@ -253,7 +248,7 @@ class NoisyTableLikelihood:
         elif strata is not None:
             raise ModelError("strata without totals say nothing; pass totals too, or neither.")
 
-    is_gaussian = False  # standard errors come from the observed information
+    of_margins = False  # the cells were released, with independent noise
     fits_at_once = True  # many replicates, so that a bootstrap takes little time
 
     @property

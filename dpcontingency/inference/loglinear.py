@@ -233,6 +233,9 @@ class LogLinearModel(LikelihoodModel):
 
     # -- what the model is ---------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        return f"<LogLinearModel {self.generating_class} of {self.release!r}>"
+
     @property
     def generating_class(self) -> str:
         """The generating class in brackets, and the special terms."""
@@ -401,7 +404,7 @@ class LogLinearModel(LikelihoodModel):
                 f"A penalty is added to the likelihood, which {argument('method', 'normal')} does "
                 f"not maximise; use {argument('method', 'ml')} with it."
             )
-        if self.cells.is_gaussian and (method != "ml" or penalty is not None):
+        if self.cells.of_margins and (method != "ml" or penalty is not None):
             raise ModelError(
                 "A model of a margin release is fitted by the Gaussian likelihood of the released "
                 "interactions: "
@@ -520,7 +523,7 @@ class LogLinearModel(LikelihoodModel):
                 np.where(limit.face, self._design.dot(beta) + self._offset, -np.inf)
             )
         point = DesignPoint(self._design, cells, self.cells.strata)
-        if method == "ml" and penalty is None and not self.cells.is_gaussian:
+        if method == "ml" and penalty is None and not self.cells.of_margins:
             information = point.observed()
         else:
             information = self._design.compress(self.cells.information(cells.fitted))

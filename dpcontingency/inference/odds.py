@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from typing import Any, Literal
@@ -179,6 +179,14 @@ def associated_pairs(
     return [(b, a) if row == b or column == a else (a, b) for a, b in wanted]
 
 
+def depends_on(
+    names: Sequence[str], generators: Iterable[Sequence[str]], pair: tuple[str, str]
+) -> list[str]:
+    """The other factors, at whose levels the odds ratio of a pair may differ in a model."""
+    shared = {name for g in generators if set(pair) <= set(g) for name in g}
+    return [name for name in names if name in shared and name not in pair]
+
+
 def _ratios(
     cells: FittedCells,
     domain: Any,
@@ -188,11 +196,7 @@ def _ratios(
 ) -> Iterator[_Ratio]:
     """The odds ratios of one pair, at each combination of levels that they depend on."""
     names = domain.names
-    depends = [
-        name
-        for name in names
-        if name not in pair and any({*pair, name} <= set(g) for g in generators)
-    ]
+    depends = depends_on(names, generators, pair)
     rest = [name for name in names if name not in pair and name not in depends]
     sizes = [len(domain.levels[name]) for name in (*pair, *depends)]
     order = [domain.axis(name) for name in (*pair, *depends, *rest)]

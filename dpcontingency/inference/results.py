@@ -28,6 +28,7 @@ from dpcontingency.inference.odds import (
     Kind,
     OneSided,
     associated_pairs,
+    depends_on,
     no_odds_ratios,
     odds_ratio_frame,
 )
@@ -493,8 +494,8 @@ class LogLinearResults(CoefficientResults):
     ) -> pd.DataFrame:
         """The odds ratios of one pair from the factors that they depend on alone."""
         model, domain = self.model, self.model.release.domain
-        depends = {*pair, *(name for g in model.associations if set(pair) <= set(g) for name in g)}
-        names = tuple(name for name in domain.names if name in depends)
+        involved = {*pair, *depends_on(domain.names, model.associations, pair)}
+        names = tuple(filter(involved.__contains__, domain.names))
         covariance = treatment_covariance(model, self._fit)
         cells = FittedCells.around(model, self._fit, covariance, names)
         inside = columns_of(model._design, [domain.axis(name) for name in names])
@@ -643,7 +644,7 @@ class LogLinearResults(CoefficientResults):
     @property
     def _is_whole_margin(self) -> bool:
         """Whether the release is of margins, and one of them is the table of all factors."""
-        return bool(self.model.cells.is_gaussian and self.model.release.is_whole)
+        return bool(self.model.cells.of_margins and self.model.release.is_whole)
 
     def _strata_of(self, domain: Domain) -> npt.NDArray[np.intp] | None:
         """The stratum of each cell of a margin that the strata are in."""
@@ -654,7 +655,7 @@ class LogLinearResults(CoefficientResults):
 
     def _check_cells(self) -> None:
         """Refuse residuals of cells that were not released."""
-        if self.model.cells.is_gaussian:
+        if self.model.cells.of_margins:
             raise ModelError(
                 "A release of margins has no such residuals in the cells of the joint table, whose "
                 "noise is not independent: margin_residuals('A', 'B') has those of a margin."
