@@ -137,9 +137,15 @@ class LogLinearResults(CoefficientResults):
     def pearson_chi2(self) -> float:
         """The score statistic of METHODS 2.3: Pearson's X2 when there is no noise.
 
-        With ``method="normal"`` the projected statistic of Kifer and Rogers 2017.
+        With ``method="normal"`` the projected statistic of Kifer and Rogers 2017. With a penalty
+        less what the model's own parameters would take up, as in Neyman's C(alpha) tests: the
+        penalty holds them where the release does not.
         """
-        return float(self.model.cells.score_statistic(self._fit.fitted))
+        cells, fitted = self.model.cells, self._fit.fitted
+        whole = float(cells.score_statistic(fitted))
+        if self.penalty is None:
+            return whole
+        return max(0.0, whole - float(cells.nested_score_statistic(fitted, self.model._design)))
 
     def gof(self) -> pd.DataFrame:
         """Likelihood-ratio and score tests of the model against the saturated one.

@@ -1069,3 +1069,20 @@ def test_a_score_interval_of_an_infinite_estimate_ends_where_the_statistic_cross
     means = design.T @ fitted
     information = moments - np.outer(means, means) / fitted.sum()
     assert score @ np.linalg.pinv(information) @ score == pytest.approx(3.8415, abs=1e-2)
+
+
+def test_the_second_end_of_an_interval_is_sought_from_the_estimate():
+    """The first end may lie where another maximum is higher, from which no way leads back."""
+    rng = np.random.default_rng(3)
+    domain = Domain({f"F{i}": [0, 1] for i in range(6)})
+    x = np.array(list(itertools.product([0, 1], repeat=6)))
+    eta = x @ rng.normal(0, 0.7, size=6)
+    eta += sum(rng.normal(0, 0.5) * x[:, i] * x[:, j] for i in range(6) for j in range(i))
+    counts = rng.multinomial(200, np.exp(eta) / np.exp(eta).sum()).reshape(domain.shape)
+    release = simulate_release(counts, domain, GDP(0.3), rng)
+    fit = LogLinearModel(release, itertools.combinations(domain.names, 2)).fit(
+        warn_convergence=False
+    )
+    for method in ("profile", "score"):
+        lower, upper = fit.conf_int(cols=["F1[T.1]:F3[T.1]"], method=method).to_numpy()[0]
+        assert lower < fit.params["F1[T.1]:F3[T.1]"] < upper
