@@ -19,6 +19,7 @@ from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.constraints import restrictions, wald_terms
 from dpcontingency.inference.existence import Existence, complement
 from dpcontingency.inference.inverse import generalised_inverse
+from dpcontingency.inference.limits import is_open
 from dpcontingency.inference.profile import Profile
 
 Array = npt.NDArray[np.float64]
@@ -39,7 +40,7 @@ class Fit:
     sampling_variance : ndarray, shape (q,)
         The variances the estimate would have with no noise.
     at_infinity : ndarray of bool, shape (q,)
-        The parameters that have no finite estimate.
+        The parameters that have no finite estimate, or none worth the name (`limits.is_open`).
     direction : ndarray, shape (q,)
         Where those go: 1 or -1 for infinity or minus infinity, 0 where the data leave it open.
     llf : float
@@ -98,8 +99,7 @@ def sampling_covariance(model: Any, fit: Fit) -> Array:
     A generalised inverse of the complete information at the fit: right for all combinations that
     can be estimated. Cells that the fit leaves empty stay so.
     """
-    eta = model._design.dot(model._treatment(fit.params)) + model._offset
-    cells = model.cells.at(np.where(fit.fitted > 0, eta, -np.inf))
+    cells = model._cells_at(model._treatment(fit.params), fit.fitted > 0)
     return generalised_inverse(model._design.compress(cells.complete_information()))
 
 
@@ -180,8 +180,11 @@ class CoefficientResults(LikelihoodModelResults):
         self.converged = fit.converged
         self.iterations = fit.iterations
         self.reason = fit.reason
+        lost_names = np.array(names, dtype=object)[lost]
         self.existence = Existence(
-            tuple(n for n, out in zip(names, lost, strict=True) if out), fit.penalty is not None
+            tuple(lost_names),
+            fit.penalty is not None,
+            tuple(lost_names[fit.direction[lost] == 0]),
         )
         self._names = names
         self._fit = fit
@@ -415,6 +418,14 @@ class CoefficientResults(LikelihoodModelResults):
 
     def _restrictions(self, hypothesis: Any) -> tuple[Array, Array]:
         return restrictions(hypothesis, self._names, self._fit.at_infinity)
+
+    def _is_open(self, combination: Array) -> bool:
+        """Whether the release leaves a combination of treatment-coded coefficients open."""
+        model, fit = self.model, self._fit
+        if model.release.noise.is_exact or self.penalty is not None:
+            return False
+        covariance = treatment_covariance(model, fit)
+        return is_open(model._design, fit.fitted, model.cells.strata, covariance, combination)
 
     def _profile(self, combination: Array) -> Profile:
         """The profile likelihood of a combination of treatment-coded coefficients."""

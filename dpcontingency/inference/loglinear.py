@@ -36,8 +36,7 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
-from dpcontingency.inference.likelihood import LikelihoodPoint
-from dpcontingency.inference.limits import Limit, limit_of
+from dpcontingency.inference.limits import Limit, is_open, limit_of
 from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
 from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
@@ -450,6 +449,11 @@ class LogLinearModel(LikelihoodModel):
         eta = self._design.dot(beta) + self._offset
         return DesignPoint(self._design, self.cells.at(eta), self.cells.strata)
 
+    def _cells_at(self, beta: Array, face: npt.NDArray[np.bool_]) -> Any:
+        """The likelihood of the cells at coefficients, those outside a face at 0."""
+        eta = self._design.dot(beta) + self._offset
+        return self.cells.at(np.where(face, eta, -np.inf))
+
     @cached_property
     def _alive(self) -> npt.NDArray[np.bool_]:
         """The possible cells of the strata that hold records."""
@@ -519,9 +523,7 @@ class LogLinearModel(LikelihoodModel):
         limit = self._limit(best, method, penalty)
         cells, directions = best.point.cells, limit.directions
         if not limit.face.all():
-            cells = self.cells.at(
-                np.where(limit.face, self._design.dot(beta) + self._offset, -np.inf)
-            )
+            cells = self._cells_at(beta, limit.face)
         point = DesignPoint(self._design, cells, self.cells.strata)
         if method == "ml" and penalty is None and not self.cells.of_margins:
             information = point.observed()
@@ -530,10 +532,10 @@ class LogLinearModel(LikelihoodModel):
         covariance = inverse_information(information, directions)
         sampling = inverse_information(point.complete(), directions)
         coding = np.eye(beta.size) if self._recode is None else self._recode
+        vague = np.zeros(beta.size, dtype=np.bool_)
         if penalty is None and not self.release.noise.is_exact:
-            vague = limit.vague(coding, covariance, cells.fitted)
-        else:
-            vague = np.zeros(beta.size, dtype=np.bool_)
+            at = (self._design, cells.fitted, self.cells.strata, covariance)
+            vague[:] = [is_open(*at, row) for row in coding * self._units[:, None]]
         if self._recode is not None:
             beta = coding @ beta
             covariance = coding @ covariance @ coding.T
@@ -566,27 +568,22 @@ class LogLinearModel(LikelihoodModel):
         if self.release.noise.is_exact or penalty is not None:
             face = self._alive if penalty is not None else self.face
             return Limit(self._design, self._alive, face, strata)
-        eta = self._design.dot(best.beta) + self._offset
-
-        def at(face: npt.NDArray[np.bool_]) -> LikelihoodPoint:
-            point: LikelihoodPoint = self.cells.at(np.where(face, eta, -np.inf))
-            return point
 
         def normal(fitted: Array) -> NormalPoint:
             return NormalPoint(self._design, self.cells.noisy, self.cells.variances, fitted, strata)
 
-        if method == "normal":
-            here = normal(cells.fitted)
-            score = here.score.cells
+        here = normal(cells.fitted) if method == "normal" else None
 
-            def loss(face: npt.NDArray[np.bool_]) -> float:
-                return -here.rise(normal(at(face).fitted))
-        else:
-            score = cells.score
+        def loss(face: npt.NDArray[np.bool_]) -> float:
+            try:
+                there = self._cells_at(best.beta, face)
+            except ModelError:  # the cells that stay cannot hold the records
+                return np.inf
+            if here is not None:
+                return -here.rise(normal(there.fitted))
+            return float(cells.loglik - there.loglik)
 
-            def loss(face: npt.NDArray[np.bool_]) -> float:
-                return float(cells.loglik - at(face).loglik)
-
+        score = cells.score if here is None else here.score.cells
         design, own = self.space.gauged(self._design), self._design.n_columns
         return limit_of(design, self._alive, strata, cells.fitted, score, loss, own)
 

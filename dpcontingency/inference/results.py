@@ -66,8 +66,8 @@ class LogLinearResults(CoefficientResults):
     ----------
     params, bse, tvalues, pvalues : pandas.Series
         Coefficients, standard errors, z statistics and two-sided p-values, by column name. A
-        coefficient whose maximum is at infinity is inf or -inf with no standard error (see
-        ``existence``).
+        coefficient whose maximum is at infinity is inf or -inf with no standard error, and one that
+        the release leaves open is nan (see ``existence``).
     llf : float
         The log-likelihood (METHODS 2.2).
     converged : bool
@@ -490,7 +490,7 @@ class LogLinearResults(CoefficientResults):
             return no_odds_ratios()
         if self.model.space.is_joint:
             return odds_ratio_frame(
-                self._cells, domain, pairs, associations, kind, alpha, one_sided,
+                self._cells, domain, pairs, associations, kind, alpha, one_sided, self._is_open,
                 sampling_covariance(self.model, self._fit),
             )  # fmt: skip
         return pd.concat([self._few_ratios(pair, kind, alpha, one_sided) for pair in pairs])
@@ -506,14 +506,16 @@ class LogLinearResults(CoefficientResults):
         cells = FittedCells.around(model, self._fit, covariance, names)
         inside = columns_of(model._design, [domain.axis(name) for name in names])
 
-        def widened(combination: Array, drift: float) -> tuple[float, float]:
-            whole = np.zeros(model._design.n_columns)
-            whole[inside] = combination
-            return one_sided(whole, drift)
+        def whole(combination: Array) -> Array:
+            out = np.zeros(model._design.n_columns)
+            out[inside] = combination
+            return out
 
         part = domain.project(names)
         return odds_ratio_frame(
-            cells, part, [pair], (names,), kind, alpha, widened,
+            cells, part, [pair], (names,), kind, alpha,
+            lambda combination, drift: one_sided(whole(combination), drift),
+            lambda combination: self._is_open(whole(combination)),
             sampling_covariance(model, self._fit)[np.ix_(inside, inside)],
         )  # fmt: skip
 

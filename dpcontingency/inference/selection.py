@@ -273,7 +273,7 @@ def step(
     if lost:
         notes.append(
             f"{len(lost)} of the {len(search.fits)} models that the search met have estimates at "
-            "infinity; at_infinity names them."
+            "infinity or left open; at_infinity names them."
         )
     return Selection(current, path, criterion, direction, lost, tuple(notes))
 
