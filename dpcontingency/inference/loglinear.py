@@ -20,13 +20,13 @@ from dpcontingency.inference.cells import (
     part_for,
     release_from_dict,
 )
-from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.existence import (
     complement,
     facial_set,
     independent_columns,
     null_directions,
 )
+from dpcontingency.inference.fits import Fit, inverse_information
 from dpcontingency.inference.formula import (
     Generators,
     formula_text,
@@ -41,7 +41,7 @@ from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
 from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.penalty import PenalisedLikelihood
-from dpcontingency.inference.results import Fit, LogLinearResults
+from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.release import files
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import stratum_labels

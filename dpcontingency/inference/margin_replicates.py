@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency.inference.curvature import MeasuredCurvature
 from dpcontingency.inference.design import Design
-from dpcontingency.inference.interactions import (
-    LARGEST_RATE,
-    MAX_STEPS,
-    InteractionLikelihood,
-    MeasuredCurvature,
-)
+from dpcontingency.inference.interactions import LARGEST_RATE, MAX_STEPS, InteractionLikelihood
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.inference.newton import DesignPoint, maximise
 from dpcontingency.inference.replicates import MAX_ROUNDS, ReplicateFits, Replicates, Search

@@ -15,13 +15,9 @@ from scipy import stats
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference import residuals
-from dpcontingency.inference.coefficients import (
-    CoefficientResults,
-    Fit,
-    sampling_covariance,
-    treatment_covariance,
-)
+from dpcontingency.inference.coefficients import CoefficientResults
 from dpcontingency.inference.comparison import compare, drop1
+from dpcontingency.inference.fits import Fit, sampling_covariance, treatment_covariance
 from dpcontingency.inference.gaussian import gaussian_information
 from dpcontingency.inference.inverse import generalised_inverse
 from dpcontingency.inference.odds import (

@@ -9,8 +9,8 @@ from scipy.stats import chi2
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ExistenceWarning
-from dpcontingency.inference.coefficients import treatment_covariance
 from dpcontingency.inference.families import all_kway
+from dpcontingency.inference.fits import treatment_covariance
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.risks import odds_ratio
