@@ -108,6 +108,7 @@ FLOORS = {
     "inference.tables": 5,
     "inference.comparison": 5,
     "inference.fits": 4,
+    "inference.outcome": 4,
     "inference.coefficients": 5,
     "inference.results": 5,
     "inference.loglinear": 6,

@@ -26,7 +26,7 @@ from dpcontingency.inference.existence import (
     independent_columns,
     null_directions,
 )
-from dpcontingency.inference.fits import Fit, inverse_information
+from dpcontingency.inference.fits import Fit
 from dpcontingency.inference.formula import (
     Generators,
     formula_text,
@@ -36,9 +36,9 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
-from dpcontingency.inference.limits import Limit, is_open, limit_of
 from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
-from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
+from dpcontingency.inference.normal import fit_by_chi_square
+from dpcontingency.inference.outcome import fit_at
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import LogLinearResults
@@ -410,7 +410,7 @@ class LogLinearModel(LikelihoodModel):
                 + phrase("use fit() without options.", "leave out --method and --penalty.")
             )
         best = self._search(method, penalty)
-        results = self._results(best, method, penalty)
+        results = LogLinearResults(self, fit_at(self, best, method, penalty))
         if warn_convergence and not best.converged:
             warnings.warn(
                 f"The fit of {self.generating_class} did not converge: {best.reason}.",
@@ -515,77 +515,6 @@ class LogLinearModel(LikelihoodModel):
         return PenalisedLikelihood(
             lambda beta: self._at(beta).cells, self._design, axes, strata, basis
         )
-
-    def _results(
-        self, best: Maximum[DesignPoint], method: Method, penalty: Penalty | None
-    ) -> LogLinearResults:
-        beta = best.beta
-        limit = self._limit(best, method, penalty)
-        cells, directions = best.point.cells, limit.directions
-        if not limit.face.all():
-            cells = self._cells_at(beta, limit.face)
-        point = DesignPoint(self._design, cells, self.cells.strata)
-        if method == "ml" and penalty is None and not self.cells.of_margins:
-            information = point.observed()
-        else:
-            information = self._design.compress(self.cells.information(cells.fitted))
-        covariance = inverse_information(information, directions)
-        sampling = inverse_information(point.complete(), directions)
-        coding = np.eye(beta.size) if self._recode is None else self._recode
-        vague = np.zeros(beta.size, dtype=np.bool_)
-        if penalty is None and not self.release.noise.is_exact:
-            at = (self._design, cells.fitted, self.cells.strata, covariance)
-            vague[:] = [is_open(*at, row) for row in coding * self._units[:, None]]
-        if self._recode is not None:
-            beta = coding @ beta
-            covariance = coding @ covariance @ coding.T
-            sampling = coding @ sampling @ coding.T
-        largest = np.abs(coding * self._units[:, None]).max(axis=1, initial=1.0)
-        effects = coding * (self._units / largest)[:, None]
-        lost = (np.abs(effects @ directions) > 1e-6).any(axis=1)
-        direction = np.zeros(beta.size)
-        direction[lost] = limit.signs(effects[lost])
-        fit = Fit(
-            params=beta,
-            covariance=covariance,
-            sampling_variance=np.diag(sampling),
-            at_infinity=lost | vague,
-            direction=direction,
-            llf=max(best.point.value, point.value),
-            fitted=cells.fitted,
-            posterior_mean=cells.posterior_mean,
-            converged=best.converged,
-            iterations=best.iterations,
-            reason=best.reason,
-            method=method,
-            penalty=penalty,
-        )
-        return LogLinearResults(self, fit)
-
-    def _limit(self, best: Maximum[DesignPoint], method: Method, penalty: Penalty | None) -> Limit:
-        """Which cells the end of a search sends to 0."""
-        cells, strata = best.point.cells, self.cells.strata
-        if self.release.noise.is_exact or penalty is not None:
-            face = self._alive if penalty is not None else self.face
-            return Limit(self._design, self._alive, face, strata)
-
-        def normal(fitted: Array) -> NormalPoint:
-            return NormalPoint(self._design, self.cells.noisy, self.cells.variances, fitted, strata)
-
-        here = normal(cells.fitted) if method == "normal" else None
-
-        def loss(face: npt.NDArray[np.bool_]) -> float:
-            try:
-                there = self._cells_at(best.beta, face)
-            except ModelError:  # the cells that stay cannot hold the records
-                return np.inf
-            if here is not None:
-                return -here.rise(normal(there.fitted))
-            return float(cells.loglik - there.loglik)
-
-        score = cells.score if here is None else here.score.cells
-        design, own = self.space.gauged(self._design), self._design.n_columns
-        return limit_of(design, self._alive, strata, cells.fitted, score, loss, own)
 
     def recoded(self, beta: Array) -> Array:
         """Coefficients in the coding of the model, from treatment-coded ones."""
