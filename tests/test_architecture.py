@@ -110,6 +110,7 @@ FLOORS = {
     "inference.fits": 4,
     "inference.outcome": 4,
     "inference.coefficients": 5,
+    "inference.cell_results": 5,
     "inference.results": 5,
     "inference.loglinear": 6,
     "inference.testresult": 5,
