@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
 
 NIL = 5e-5  # log-likelihood that tells nothing
-LARGEST_ERROR = 5.0  # of an estimate on the log scale that is called one
+LARGE_ERROR, HUGE_ERROR = 5.0, 20.0  # on the log scale, of what is hardly, and is no, estimate
 
 FEW = 1.0  # records expected in a cell that may be going
 MOVED = 1e-6  # in eta, along a direction of length 1
@@ -116,10 +116,12 @@ def is_open(
 ) -> bool:
     """Whether a release tells next to nothing of a combination of coefficients.
 
-    Its standard error is above 5, so that a 95 % interval spans a factor of 20,000 either way, and
-    one standard error takes some mean along by a factor above e. Exact counts do no such thing,
-    however many cells of one record a combination compares: theirs is a mean within noise of 0,
-    about which the likelihood is flat on the way down to 0, and no parabola.
+    Its standard error is above 5, so that a 95 % interval spans a factor of 20,000 either way; and
+    it may go to infinity either way, as one standard error takes some log means up and others down
+    by more than 1/5. At such an error the means of cells that hold a record stay within that,
+    however many of them are compared: these are means within noise of 0, and the likelihood hardly
+    falls as they go there. Where only means of one side are so small a profile of the likelihood
+    has an end, and the estimate stands, unless its standard error is above 20.
 
     Parameters
     ----------
@@ -136,14 +138,16 @@ def is_open(
     """
     along = covariance @ combination
     variance = float(combination @ along)
-    if not variance > LARGEST_ERROR**2:
+    if not variance > LARGE_ERROR**2:
         return False
     change = design.dot(along / np.sqrt(variance))
     if strata is not None:
         sizes = sum_by_stratum(strata, fitted, int(strata.max()) + 1)
         middle = sum_by_stratum(strata, fitted * change, sizes.size)
         change = change - (middle / np.maximum(sizes, 1e-300))[strata]
-    return float(np.abs(change[fitted > 0]).max(initial=0.0)) > 1.0
+    stay = change[fitted > 0]
+    both = min(float(stay.max(initial=0.0)), -float(stay.min(initial=0.0)))
+    return both > 1 / LARGE_ERROR or variance > HUGE_ERROR**2
 
 
 def limit_of(

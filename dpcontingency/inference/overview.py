@@ -46,7 +46,7 @@ class AssociationOverview(pd.DataFrame):
     """
 
     _metadata: ClassVar[list[str]] = ["notes"]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:

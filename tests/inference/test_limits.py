@@ -260,7 +260,7 @@ def test_most_cells_may_go_to_their_limit_together(n_factors, n, seed):
     release = few_records_in_many_cells(n_factors, n, seed)
     result = quiet(release, all_kway(release.domain, 3))
     assert result.converged, result.reason
-    assert result.iterations < 200
+    assert result.iterations < 150
     face = result.fittedvalues.to_numpy() > 0
     fitted = np.where(face, result.fittedvalues, 1.0)
     point = result.model.cells.at(np.where(face, np.log(fitted), -np.inf))
@@ -303,7 +303,9 @@ def test_no_huge_standard_error_is_printed_as_one_of_an_estimate(k, n, order):
     for seed in range(8):
         release, generators = sparse(k, n, order, seed)
         result = quiet(release, generators)
-        assert not (result.bse > 5).any()
+        for j in np.flatnonzero(result.bse > 5):  # an end tells something of it
+            assert np.isfinite(result.conf_int(cols=[j], method="profile")).any(axis=None)
+        assert not (result.bse > 20).any()
         for name in result.existence.open:
             assert np.isnan(result.params[name])
             assert np.isnan(result.conf_int().loc[name]).all()
@@ -331,6 +333,7 @@ def test_what_is_left_open_is_named_wherever_it_is_printed(tmp_path):
     found = odds_ratio(release, "A", "B")
     assert np.isnan(found.estimate)
     assert found.reason.endswith("tells next to nothing of it")
+    assert odds_ratio(release, "A", "B", method="profile").interval == (0, np.inf)
 
 
 def test_many_cells_of_one_record_are_no_reason_to_call_an_estimate_open():
