@@ -212,9 +212,9 @@ def newton_step(point: Point) -> Array:
     except LinAlgError:  # not finite
         return point.gradient
     slopes, sizes = vectors.T @ point.gradient, np.abs(values)
-    largest = float(sizes.max())
-    if slopes @ slopes > WORTH * largest:
-        return np.asarray(vectors @ (slopes / largest))
+    sharpest = max(float(sizes.max()), FLOOR)
+    if slopes @ slopes > WORTH * sharpest:
+        return np.asarray(vectors @ (slopes / sharpest))
     lengths = np.sqrt((vectors**2).sum(axis=0))
     dead = (sizes < FLOOR) & (np.abs(slopes) <= NO_SLOPE * (1 + abs(point.value)) * lengths)
     return np.asarray(vectors @ np.where(dead, 0.0, slopes / np.maximum(sizes, FLOOR)))

@@ -14,6 +14,7 @@ from scipy import stats
 
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError, did_you_mean, shown
+from dpcontingency.inference.limits import LARGE_ERROR
 from dpcontingency.inference.prediction import AT_INFINITY, IMPOSSIBLE, FittedCells
 
 Array = npt.NDArray[np.float64]
@@ -69,7 +70,7 @@ def odds_ratio_frame(
     alone = _standard_errors(replace(cells, covariance=sampling), places)
     reasons = [r.reason for r in ratios]
     for k in np.flatnonzero(drift == 0):
-        if se[k] > 0 and is_open(_SIGNS @ cells.rows.of(places[k])):
+        if se[k] > LARGE_ERROR and is_open(_SIGNS @ cells.rows.of(places[k])):
             drift[k], reasons[k] = np.nan, LEFT_OPEN
     finite = drift == 0
     with np.errstate(divide="ignore", invalid="ignore"):

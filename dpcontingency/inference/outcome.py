@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.fits import Fit, inverse_information
-from dpcontingency.inference.limits import Limit, is_open, limit_of
+from dpcontingency.inference.limits import LARGE_ERROR, Limit, is_open, limit_of
 from dpcontingency.inference.newton import DesignPoint, Maximum
 from dpcontingency.inference.normal import NormalPoint
 
@@ -41,14 +41,16 @@ def fit_at(model: Any, best: Maximum[DesignPoint], method: str, penalty: str | N
     covariance = inverse_information(information, directions)
     sampling = inverse_information(point.complete(), directions)
     coding = np.eye(beta.size) if model._recode is None else model._recode
-    vague = np.zeros(beta.size, dtype=np.bool_)
-    if penalty is None and not model.release.noise.is_exact:
-        at = (model._design, cells.fitted, model.cells.strata, covariance)
-        vague[:] = [is_open(*at, row) for row in coding * model._units[:, None]]
+    at = (model._design, cells.fitted, model.cells.strata, covariance)
     if model._recode is not None:
         beta = coding @ beta
         covariance = coding @ covariance @ coding.T
         sampling = coding @ sampling @ coding.T
+    vague = np.zeros(beta.size, dtype=np.bool_)
+    if penalty is None and not model.release.noise.is_exact:
+        wide = np.diag(covariance) * model._units**2 > LARGE_ERROR**2
+        for j in np.flatnonzero(wide):
+            vague[j] = is_open(*at, coding[j] * model._units[j])
     largest = np.abs(coding * model._units[:, None]).max(axis=1, initial=1.0)
     effects = coding * (model._units / largest)[:, None]
     lost = (np.abs(effects @ directions) > 1e-6).any(axis=1)
