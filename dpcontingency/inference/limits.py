@@ -121,7 +121,9 @@ def is_open(
     by more than 1/5. At such an error the means of cells that hold a record stay within that,
     however many of them are compared: these are means within noise of 0, and the likelihood hardly
     falls as they go there. Where only means of one side are so small a profile of the likelihood
-    has an end, and the estimate stands, unless its standard error is above 20.
+    has an end, and the estimate stands, unless its standard error is above 20 and takes a mean
+    along by a factor above e. (Beside a score, coefficients are of a level at a score of 0, which
+    may be far from any cell: no mean moves much, and their large standard errors are right.)
 
     Parameters
     ----------
@@ -146,8 +148,9 @@ def is_open(
         middle = sum_by_stratum(strata, fitted * change, sizes.size)
         change = change - (middle / np.maximum(sizes, 1e-300))[strata]
     stay = change[fitted > 0]
-    both = min(float(stay.max(initial=0.0)), -float(stay.min(initial=0.0)))
-    return both > 1 / LARGE_ERROR or variance > HUGE_ERROR**2
+    up, down = float(stay.max(initial=0.0)), -float(stay.min(initial=0.0))
+    far = variance > HUGE_ERROR**2 and max(up, down) > 1.0
+    return far or min(up, down) > 1 / LARGE_ERROR
 
 
 def limit_of(
