@@ -231,7 +231,7 @@ def step(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
     >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
     >>> release = Release.exact(counts, domain)
