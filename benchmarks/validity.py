@@ -24,7 +24,7 @@ from scipy import stats
 
 from dpcontingency.domain import Domain
 from dpcontingency.inference.bootstrap import doubts, draw_tables
-from dpcontingency.inference.coefficients import inverse_information
+from dpcontingency.inference.fits import inverse_information
 from dpcontingency.inference.gaussian import gaussian_information, score_statistic
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel

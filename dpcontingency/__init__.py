@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from dpcontingency.inference.layouts import joint_or_margins
     from dpcontingency.inference.loglinear import LogLinearModel
+    from dpcontingency.inference.order_tests import kway_tests, partial_association
     from dpcontingency.inference.overview import association_overview
     from dpcontingency.inference.planning import (
         minimum_mu,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
         two_by_two,
     )
     from dpcontingency.inference.results import LogLinearResults
-    from dpcontingency.inference.selection import kway_tests, partial_association, step
+    from dpcontingency.inference.selection import step
     from dpcontingency.inference.square_tests import marginal_homogeneity_test, symmetry_test
     from dpcontingency.inference.testresult import TestResult
     from dpcontingency.privacy.gdp import GDP, epsilon_delta_trade_off
@@ -194,8 +195,8 @@ _HOMES = {
     "two_by_two": "inference.planning",
     # Where its `load` is made: in its own module it would still be statsmodels', which unpickles.
     "LogLinearResults": "inference.loglinear",
-    "kway_tests": "inference.selection",
-    "partial_association": "inference.selection",
+    "kway_tests": "inference.order_tests",
+    "partial_association": "inference.order_tests",
     "step": "inference.selection",
     "GDP": "privacy.gdp",
     "epsilon_delta_trade_off": "privacy.gdp",

@@ -10,8 +10,9 @@ import numpy as np
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.formula import Generators
-from dpcontingency.inference.interactions import InteractionLikelihood, fits_in_memory
+from dpcontingency.inference.interactions import InteractionLikelihood
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
+from dpcontingency.inference.margin_space import fits_in_memory
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.release import Release

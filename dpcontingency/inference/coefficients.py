@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Literal
@@ -12,131 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from statsmodels.base.model import LikelihoodModelResults
 
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.constraints import restrictions, wald_terms
-from dpcontingency.inference.existence import Existence, complement
-from dpcontingency.inference.inverse import generalised_inverse
+from dpcontingency.inference.existence import Existence
+from dpcontingency.inference.fits import Fit, invert, treatment_covariance
+from dpcontingency.inference.limits import is_open
 from dpcontingency.inference.profile import Profile
 
 Array = npt.NDArray[np.float64]
 
-NO_INFORMATION = 1e-9  # relative to the most informative direction
-
 _LIMITS = np.array([np.nan, np.inf, -np.inf])  # of a drift of 0, 1 and -1
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """What a search for the maximum leaves: numbers only, in the model's coding.
-
-    Attributes
-    ----------
-    params, covariance : ndarray, shapes (q,) and (q, q)
-        The estimate, finite everywhere, and its covariance (see `inverse_information`).
-    sampling_variance : ndarray, shape (q,)
-        The variances the estimate would have with no noise.
-    at_infinity : ndarray of bool, shape (q,)
-        The parameters that have no finite estimate.
-    direction : ndarray, shape (q,)
-        Where those go: 1 or -1 for infinity or minus infinity, 0 where the data leave it open.
-    llf : float
-        The log-likelihood.
-    fitted, posterior_mean : ndarray, shape (p,)
-        Fitted cell means, and expected counts given the release.
-    converged, iterations, reason : bool, int, str
-        Whether the search met its tolerance, its steps, and why not.
-    method, penalty : str, str or None
-        The arguments of `LogLinearModel.fit`.
-    """
-
-    params: Array
-    covariance: Array
-    sampling_variance: Array
-    at_infinity: npt.NDArray[np.bool_]
-    direction: Array
-    llf: float
-    fitted: Array
-    posterior_mean: Array
-    converged: bool
-    iterations: int
-    reason: str
-    method: str = "ml"
-    penalty: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Fit:
-        """The fit that `to_dict` wrote."""
-        size = len(content["params"])
-        arrays = {k: np.asarray(v) for k, v in content.items() if isinstance(v, list)}
-        arrays["covariance"] = arrays["covariance"].reshape(size, size)
-        arrays["at_infinity"] = arrays["at_infinity"].astype(np.bool_)  # also where there is none
-        return cls(**{**content, **arrays})
-
-
-def treatment_covariance(model: Any, fit: Fit) -> Array:
-    """The covariance of the coefficients in treatment coding, whatever the model's coding.
-
-    Where some are at infinity it is exact for all combinations that can be estimated.
-    """
-    if model._recode is None:
-        return fit.covariance
-    half = np.linalg.solve(model._recode, fit.covariance)
-    return np.asarray(np.linalg.solve(model._recode, half.T).T, dtype=np.float64)
-
-
-def sampling_covariance(model: Any, fit: Fit) -> Array:
-    """The covariance that the treatment-coded coefficients would have with no noise.
-
-    A generalised inverse of the complete information at the fit: right for all combinations that
-    can be estimated. Cells that the fit leaves empty stay so.
-    """
-    eta = model._design.dot(model._treatment(fit.params)) + model._offset
-    cells = model.cells.at(np.where(fit.fitted > 0, eta, -np.inf))
-    return generalised_inverse(model._design.compress(cells.complete_information()))
-
-
-def inverse_information(information: Array, directions: Array) -> Array:
-    """The covariance of all combinations of coefficients that can be estimated.
-
-    Parameters
-    ----------
-    information : ndarray, shape (q, q)
-        Of the coefficients.
-    directions : ndarray, shape (q, r)
-        Orthonormal: what the data leave open. A combination can be estimated if it is orthogonal
-        to them.
-
-    Notes
-    -----
-    The inverse of what the information is on the complement of the directions. In the limit it
-    has nothing on the directions themselves, so this is exact; the traces of information that a
-    search leaves there, of rates near 1e-10, would only spoil the digits of an inverse.
-    """
-    if directions.shape[1] == 0:
-        return _inverse(information)
-    basis = complement(directions)
-    return np.asarray(basis @ _inverse(basis.T @ information @ basis) @ basis.T, dtype=np.float64)
-
-
-def _inverse(inside: Array) -> Array:
-    """The inverse of an information matrix; a generalised one where it is singular."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(inside)), 1e-300))
-    scaled = inside * np.outer(scale, scale)
-    try:
-        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
-    except LinAlgError:  # a search that ended early
-        values, vectors = np.linalg.eigh(scaled)
-        kept = values > NO_INFORMATION * max(float(values.max()), 1.0)
-        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-    return np.asarray(inverse * np.outer(scale, scale), dtype=np.float64)
 
 
 def require_maximum(result: Any, why: str) -> None:
@@ -181,8 +67,11 @@ class CoefficientResults(LikelihoodModelResults):
         self.converged = fit.converged
         self.iterations = fit.iterations
         self.reason = fit.reason
+        lost_names = np.array(names, dtype=object)[lost]
         self.existence = Existence(
-            tuple(n for n, out in zip(names, lost, strict=True) if out), fit.penalty is not None
+            tuple(lost_names),
+            fit.penalty is not None,
+            tuple(lost_names[fit.direction[lost] == 0]),
         )
         self._names = names
         self._fit = fit
@@ -417,12 +306,17 @@ class CoefficientResults(LikelihoodModelResults):
     def _restrictions(self, hypothesis: Any) -> tuple[Array, Array]:
         return restrictions(hypothesis, self._names, self._fit.at_infinity)
 
+    def _is_open(self, combination: Array) -> bool:
+        """Whether the release leaves a combination of treatment-coded coefficients open."""
+        model, fit = self.model, self._fit
+        if model.release.noise.is_exact or self.penalty is not None:
+            return False
+        covariance = treatment_covariance(model, fit)
+        return is_open(model._design, fit.fitted, model.cells.strata, covariance, combination)
+
     def _profile(self, combination: Array) -> Profile:
         """The profile likelihood of a combination of treatment-coded coefficients."""
-        recode = self.model._recode
-        covariance = self._fit.covariance
-        if recode is not None:
-            covariance = np.linalg.solve(recode, np.linalg.solve(recode, covariance).T).T
+        covariance = treatment_covariance(self.model, self._fit)
         estimate = self.model._treatment(self._fit.params)
         return Profile(self._objective, estimate, combination, covariance)
 
@@ -437,7 +331,7 @@ class CoefficientResults(LikelihoodModelResults):
         """The score test of treatment-coded coefficients, with the expected information."""
         point = self.model._at(beta)
         known = self.model.cells.information(point.cells.fitted)
-        covariance = _inverse(self.model._design.compress(known))
+        covariance = invert(self.model._design.compress(known))
         return float(point.gradient @ covariance @ point.gradient)
 
     def _check_profile(self, method: str) -> None:

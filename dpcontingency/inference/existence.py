@@ -36,13 +36,17 @@ class Existence:
     Attributes
     ----------
     parameters : tuple of str
-        The parameters whose estimate is infinite, empty when the estimate exists.
+        The parameters whose estimate is infinite or left open, empty when the estimate exists.
     penalised : bool
         Whether a penalty held the estimates back, so that these are open for want of any record.
+    open : tuple of str
+        Those of them that the release leaves open: they may go either way, or have a maximum
+        whose standard error says that it is no estimate (`limits.is_open`).
     """
 
     parameters: tuple[str, ...]
     penalised: bool = False
+    open: tuple[str, ...] = ()
 
     @property
     def exists(self) -> bool:
@@ -60,14 +64,24 @@ class Existence:
                 "No record can be in the cells that these parameters tell apart, because the "
                 f"public total there is 0: {names}. They have no estimate, with or without penalty."
             )
-        return (
-            "The fit improves toward a limit as these parameters go to infinity, because a "
-            "margin of the model, or a pattern of its cells, is zero or within noise of zero: "
-            f"{names}. They have no finite estimate; the log-likelihood and fitted cells are the "
-            "limit. "
-            + phrase("fit(penalty='jeffreys')", "--penalty jeffreys")
-            + " has finite estimates, except where a public total is 0."
-        )
+        infinite = [name for name in self.parameters if name not in self.open]
+        sentences = []
+        if infinite:
+            sentences.append(
+                "The fit improves toward a limit as these parameters go to infinity, because a "
+                "margin of the model, or a pattern of its cells, is zero or within noise of zero: "
+                f"{', '.join(infinite)}. They have no finite estimate; the log-likelihood and "
+                "fitted cells are the limit."
+            )
+        if self.open:
+            sentences.append(
+                "The release tells next to nothing of these parameters, which are left open, "
+                "because they compare cells or margins within noise of zero: "
+                f"{', '.join(self.open)}."
+            )
+        jeffreys = phrase("fit(penalty='jeffreys')", "--penalty jeffreys")
+        sentences.append(f"{jeffreys} has finite estimates, except where a public total is 0.")
+        return " ".join(sentences)
 
 
 def null_directions(design: Design, cells: Mask, strata: Labels | None) -> Array:

@@ -21,13 +21,14 @@ Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
 
 NO_INFORMATION = 1e-11  # of a column or direction, relative to the most informative one
+NO_RECORD = 1e-6  # expected in a cell that a fit at the boundary sends to 0
 ROUNDING = 1e-9  # of a residual in a cell that the model and the release both hold at 0
 
 
 def score_statistic(
     residual: Array, fitted: Array, variances: Array, strata: Labels | None
 ) -> float:
-    """The quadratic form x' Sigma^- x of a residual x = y - mu.
+    """The quadratic form x' Sigma^- x of a residual x = y - mu, less what no model can mend.
 
     Parameters
     ----------
@@ -46,7 +47,8 @@ def score_statistic(
     -----
     With a = mu + v and, in a stratum, pi = mu/n: sum x^2/a + n (sum pi x/a)^2 / sum(pi v/a).
     A cell with a = 0 is impossible under the model and known exactly; a residual there makes the
-    statistic infinite.
+    statistic infinite. Of noisy cells that the model holds at 0 a larger model can raise the means
+    and never lower them: `_irreparable` is the form of what is left at the best of those.
     """
     total = fitted + variances
     alive = total > 0
@@ -54,13 +56,45 @@ def score_statistic(
         return np.inf
     safe = np.where(alive, total, 1.0)
     scaled = np.where(alive, residual / safe, 0.0)
-    out = float(residual @ scaled)
+    out = float(residual @ scaled) - _irreparable(residual, fitted, variances, strata)
     if strata is None:
         return out
     groups = int(strata.max()) + 1
     cross = np.bincount(strata, fitted * scaled, groups)
     shared = np.bincount(strata, np.where(alive, fitted * variances / safe, 0.0), groups)
     return out + float(np.sum(np.divide(cross**2, shared, out=np.zeros(groups), where=shared > 0)))
+
+
+def _irreparable(residual: Array, fitted: Array, variances: Array, strata: Labels | None) -> float:
+    """The least that the form can be when means of 0 are raised and others moved freely.
+
+    Notes
+    -----
+    With r the residual left in the cells at 0, V' the noise variances of the other cells of a
+    stratum added up, the form is sum r^2/v + (sum r)^2/V'; where no total is public the second term
+    is absent. By the conditions of Kuhn and Tucker r = min(x, k v) with k V' + sum r = 0 (k = 0
+    where no total is public), which Newton's steps solve for k exactly, as it is concave and made
+    of straight lines.
+    """
+    at_zero = (fitted < NO_RECORD) & (variances > 0)
+    if not at_zero.any():
+        return 0.0
+    x, v = residual[at_zero], variances[at_zero]
+    if strata is None:
+        return float(np.sum(np.minimum(x, 0.0) ** 2 / v))
+    labels, groups = strata[at_zero], int(strata.max()) + 1
+    others = np.bincount(strata, np.where(at_zero, 0.0, variances), groups)
+    k, stays = np.zeros(groups), x < 0
+    while True:
+        rest = others + np.bincount(labels, np.where(stays, 0.0, v), groups)
+        k = -over(np.bincount(labels, np.where(stays, x, 0.0), groups), rest)
+        more = stays | (x < k[labels] * v)
+        if (more == stays).all():
+            break
+        stays = more
+    left = np.where(stays, x, k[labels] * v)
+    shared = over(np.bincount(labels, left, groups) ** 2, others)
+    return float(np.sum(left**2 / v) + np.sum(shared))
 
 
 class GaussianScore(NamedTuple):

@@ -68,8 +68,8 @@ def independence_test(
     pvalue : {"auto", "asymptotic", "bootstrap"}
         Chi-square, or a parametric bootstrap that draws counts from the null and noise from the
         law of the release. "auto" takes the bootstrap where a fitted cell of the null lies within
-        2 standard deviations (sampling and noise) of 0, and says so; never without noise. Of
-        released margins, whose replicates are fitted one by one, it is taken only where asked for.
+        2 standard deviations (sampling and noise) of 0, and says so; never without noise, and
+        never of released margins, of which a bootstrap can take long.
     n_boot : int
         Bootstrap replicates.
     rng : numpy.random.Generator or int, optional

@@ -35,69 +35,19 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.curvature import MeasuredCurvature
 from dpcontingency.inference.design import Design
-from dpcontingency.inference.junction import JunctionTree
+from dpcontingency.inference.margin_space import measured_numbers, space_of
 from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
 from dpcontingency.inference.noncentral import CorrelatedCells
-from dpcontingency.inference.space import CellSpace, JointSpace, TreeSpace, covariance_of
+from dpcontingency.inference.space import CellSpace, covariance_of
 from dpcontingency.release.margins import MarginRelease
 
 Array = npt.NDArray[np.float64]
 
-MAX_CELLS = 10**7
-MAX_CLIQUES = 10**6  # cells of all cliques of a junction tree
-MAX_EXPECTATIONS = 5 * 10**7  # measured numbers times those cells, which are held
 MAX_MEASURED = 4000  # numbers, of which a square matrix is held
 MAX_STEPS = 100
 LARGEST_RATE = 700.0
-
-
-@dataclass(frozen=True)
-class MeasuredCurvature:
-    """A quadratic form on log rates that lie in the span of the measured columns.
-
-    Attributes
-    ----------
-    design : Design
-        The measured columns.
-    matrix : ndarray, shape (m, m)
-        The form in their coefficients.
-    """
-
-    design: Design
-    matrix: Array
-
-    def compressed(self, design: Design) -> Array:
-        """The form in the coefficients of a design whose columns the measured ones span."""
-        places, extra = self.columns(design), self.combinations(design)
-        out = self.matrix[np.ix_(places, places)]
-        if not extra.shape[1]:
-            return out
-        across = self.matrix[places] @ extra
-        return np.block([[out, across], [across.T, extra.T @ self.matrix @ extra]])
-
-    def columns(self, design: Design) -> npt.NDArray[np.intp]:
-        """Which of the measured columns are those of the hierarchical part of a design."""
-        place = {tuple(code): j for j, code in enumerate(self.design.codes)}
-        return np.array([place[tuple(code)] for code in design.codes], dtype=np.intp)
-
-    def combinations(self, design: Design) -> Array:
-        """The columns of special terms as combinations of the measured ones, shape (m, s).
-
-        Up to a constant. The factors of a special term lie in a released margin, so it is one.
-        """
-        extra = design.extra
-        if extra is None or not extra.n_columns:
-            return np.zeros((len(self.matrix), 0))
-        size, wanted = math.prod(design.shape), map(extra.column, range(extra.n_columns))
-        gram = self.design.gram(np.ones(size))
-        right = np.stack([self.design.tdot(z) for z in wanted], axis=1)
-        if (self.design.codes > 0).any(axis=1).all():  # no constant was measured: it comes free
-            sums = self.design.tdot(np.ones(size))
-            gram -= np.outer(sums, sums / size)
-            totals = np.array([extra.column(j).mean() for j in range(extra.n_columns)])
-            right -= np.outer(sums, totals)
-        return np.asarray(np.linalg.lstsq(gram, right, rcond=1e-12)[0])
 
 
 @dataclass(frozen=True)
@@ -170,41 +120,6 @@ class CountsPoint:
         return MeasuredCurvature(self.cells.design, -self.cells.spread(self.fitted))
 
 
-def junction_tree(release: MarginRelease) -> JunctionTree:
-    """A junction tree of which some clique holds each released margin."""
-    axis = release.domain.axis
-    return JunctionTree(
-        release.domain.shape, [[axis(name) for name in margin] for margin in release.margins]
-    )
-
-
-def fits_in_memory(release: MarginRelease) -> bool:
-    """Whether the interactions of a release have a likelihood here, by a table or by a tree."""
-    return release.domain.size <= MAX_CELLS or _tree_obstacle(release, junction_tree(release)) == ""
-
-
-def _tree_obstacle(release: MarginRelease, tree: JunctionTree) -> str:
-    """Why a junction tree is too large to work with; empty where it is not."""
-    measured = _measured(release)
-    if release.domain.structural_zeros:
-        return "it has structural zeros, which only a joint table shows"
-    if tree.size > MAX_CLIQUES:
-        return (
-            f"the margins hang together in cliques of {tree.size:,} cells, more than "
-            f"{MAX_CLIQUES:,}"
-        )
-    if tree.size * measured > MAX_EXPECTATIONS:
-        return (
-            f"{measured:,} measured numbers on cliques of {tree.size:,} cells would need arrays of "
-            f"{measured * tree.size * 8 / 1e9:,.1f} GB"
-        )
-    return ""
-
-
-def _measured(release: MarginRelease) -> int:
-    return sum(values.size for values in release.contrasts.values())
-
-
 class InteractionLikelihood:
     """The likelihood of the log rates of a joint table, given some noisy interactions of it.
 
@@ -234,13 +149,13 @@ class InteractionLikelihood:
         S, of their noise.
     """
 
-    is_gaussian = True  # fits, standard errors and residuals go by other rules
+    of_margins = True  # fits, standard errors and residuals go by other rules
     fits_at_once = False
 
     def __init__(self, release: MarginRelease) -> None:
         plan = release.plan
-        self.space = _space(release)
-        if (measured := _measured(release)) > MAX_MEASURED:
+        self.space = space_of(release)
+        if (measured := measured_numbers(release)) > MAX_MEASURED:
             raise ModelError(
                 f"The release measures {measured:,} numbers, more than the {MAX_MEASURED:,} that a "
                 "model of margins is fitted to. Take fewer "
@@ -446,21 +361,6 @@ class InteractionLikelihood:
             return total, total * shares
         n = float(self.totals[0])
         return n * log_sum, n * shares
-
-
-def _space(release: MarginRelease) -> CellSpace:
-    """The joint table, or a junction tree where that is too large."""
-    if release.domain.size <= MAX_CELLS:
-        return JointSpace(release.domain.shape)
-    tree = junction_tree(release)
-    if obstacle := _tree_obstacle(release, tree):
-        raise ModelError(
-            f"The joint table of these factors has {release.domain.size:,} cells, more than the "
-            f"{MAX_CELLS:,} that are written down, and no junction tree takes its place: "
-            f"{obstacle}. Take fewer margins, by release.restrict(...), or fewer factors, by "
-            "release.collapse(...)."
-        )
-    return TreeSpace(tree)
 
 
 def _noisy_cells(release: MarginRelease, space: CellSpace) -> Array:

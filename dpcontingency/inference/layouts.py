@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.coefficients import inverse_information
+from dpcontingency.inference.fits import inverse_information
 from dpcontingency.inference.formula import generating_class
 from dpcontingency.inference.loglinear import Coding, LogLinearModel
 from dpcontingency.privacy.gdp import GDP

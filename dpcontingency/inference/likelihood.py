@@ -10,8 +10,6 @@ A multinomial is independent Poisson counts given their sum, so both rest on the
 `dpcontingency.inference.kernels`. The sum's own probability is a saddlepoint approximation.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -24,8 +22,15 @@ from dpcontingency.inference.gaussian import (
 )
 from dpcontingency.inference.kernels import CellMoments, cell_moments, log_poisson
 from dpcontingency.inference.lattice import log_lattice_peak
-from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
+from dpcontingency.inference.lowrank import DiagonalPlusLowRank
 from dpcontingency.inference.noncentral import GaussianCells
+from dpcontingency.inference.points import (
+    KnownTotals,
+    LikelihoodPoint,
+    MultinomialPoint,
+    known_totals,
+    log,
+)
 from dpcontingency.inference.quotient import over
 from dpcontingency.inference.space import CellSpace, JointSpace
 
@@ -44,124 +49,6 @@ _SHORTEST_STEP = 1e-5  # of a step in `saturated`, before it is given up
 _MAX_ROUNDS = 100
 _FADING = 0.1  # expected count of a cell that may be heading for 0 in `saturated`
 _LARGEST_FACTOR = 10.0  # by which a rate may change in one step of `saturated`
-
-
-@dataclass(frozen=True)
-class LikelihoodPoint:
-    """The log-likelihood at one value of the log rates, with its derivatives in them.
-
-    Attributes
-    ----------
-    parts : ndarray
-        The log-likelihood of each stratum, shape (G,), where totals are known, and of each cell,
-        shape (p,), where none is. Up to a constant of the noise alone; never a density in the
-        counts.
-    score : ndarray of shape (p,)
-        Gradient of `loglik` in the log rates.
-    fitted : ndarray of shape (p,)
-        Expected counts before any data: the rates, or ``n pi``.
-    moments : CellMoments
-        Of the hidden counts given the data.
-    tilt : ndarray of shape (G,) or None
-        log(t / n) of each stratum, where totals are known.
-    """
-
-    parts: Floats
-    score: Floats
-    fitted: Floats
-    moments: CellMoments
-    tilt: Floats | None
-
-    @property
-    def loglik(self) -> float:
-        """The log-likelihood: the sum of its independent parts."""
-        return float(self.parts.sum())
-
-    def by_part(self, cells: Floats) -> Floats:
-        """Sum cell values over the cells of each part."""
-        return cells
-
-    def of_part(self, parts: Floats) -> Floats:
-        """The value of its part for each cell."""
-        return parts
-
-    @property
-    def posterior_mean(self) -> Floats:
-        """Expected hidden counts given the data; with known totals they add up to them."""
-        return self.moments.mean
-
-    @property
-    def posterior_variance(self) -> Floats:
-        """Variance of each hidden count given the data, before the total is imposed."""
-        return self.moments.variance
-
-    def hessian(self) -> DiagonalPlusLowRank:
-        """Second derivative of `loglik` in the log rates."""
-        return _diagonal(self.moments.variance - self.fitted)
-
-    def complete_information(self) -> DiagonalPlusLowRank:
-        """Information about the log rates that the hidden counts themselves would carry."""
-        return _diagonal(self.fitted)
-
-    def log_pressure(self) -> Floats:
-        """Return what decides, with (y - 1/2) / v, whether a cell can be empty.
-
-        At rate 0 the log-likelihood rises with the rate of a noisy cell if their sum is positive.
-        """
-        return np.zeros_like(self.fitted)
-
-
-@dataclass(frozen=True)
-class _MultinomialPoint(LikelihoodPoint):
-    """A point with known totals; `peak` holds h(V), h'(V), h''(V) of each stratum.
-
-    With q = s / V the derivatives in the log rates are
-
-        d V / d eta    = u = k3 - q K3
-        score          = m - n pi + h' u
-        hessian        = diag(s - n pi) + n pi pi' - V q q' + h' du/deta + h'' u u'
-        du/deta        = diag(k4 - k3 K3/V) - q k4' - k4 q' + (q k3' + k3 q') K3/V
-                         + q q' (K4 - K3^2/V)
-
-    because d log lam_c / d eta_j = [c = j] - q_j keeps the posterior means on the total.
-    """
-
-    tilt: Floats
-    known: "_KnownTotals"
-    peak: tuple[Floats, Floats, Floats]
-
-    def by_part(self, cells: Floats) -> Floats:
-        return self.known.sum(cells)
-
-    def of_part(self, parts: Floats) -> Floats:
-        return np.asarray(parts[self.known.strata])
-
-    def hessian(self) -> DiagonalPlusLowRank:
-        s, k3, k4 = self.moments[2:]
-        strata, n = self.known.strata, self.known.totals
-        v, v3, v4 = (self.known.sum(a) for a in (s, k3, k4))
-        _, h1, h2 = self.peak
-        skew = over(v3, v)
-        cores = np.zeros((n.size, 4, 4))
-        cores[:, 0, 0] = n
-        cores[:, 1, 1] = -v + h1 * (v4 - v3 * skew) + h2 * v3**2
-        cores[:, 1, 2] = cores[:, 2, 1] = h1 * skew - h2 * v3
-        cores[:, 1, 3] = cores[:, 3, 1] = -h1
-        cores[:, 2, 2] = h2
-        diagonal = s - self.fitted + h1[strata] * (k4 - k3 * skew[strata])
-        pi, shares = over(self.fitted, n[strata]), over(s, v[strata])
-        return DiagonalPlusLowRank(diagonal, np.stack([pi, shares, k3, k4]), cores, strata)
-
-    def complete_information(self) -> DiagonalPlusLowRank:
-        strata, n = self.known.strata, self.known.totals
-        pi = over(self.fitted, n[strata])
-        return DiagonalPlusLowRank(self.fitted, pi[None, :], -n[:, None, None], strata)
-
-    def log_pressure(self) -> Floats:
-        v, v3 = self.known.sum(self.moments.variance), self.known.sum(self.moments.third)
-        factor = 1.0 + self.peak[1] * (1.0 - over(v3, v)) * (v > 0.0)
-        log_factor = np.log(factor, out=np.full_like(factor, -np.inf), where=factor > 0.0)
-        return (self.tilt + log_factor)[self.known.strata]
 
 
 class NoisyTableLikelihood:
@@ -247,13 +134,13 @@ class NoisyTableLikelihood:
         if (self.noisy[exact] < 0.0).any():
             raise ModelError("an exact cell (variance 0) must be >= 0; check its variance.")
 
-        self._known: _KnownTotals | None = None
+        self._known: KnownTotals | None = None
         if totals is not None:
-            self._known = _known_totals(strata, totals, self.noisy, exact)
+            self._known = known_totals(strata, totals, self.noisy, exact)
         elif strata is not None:
             raise ModelError("strata without totals say nothing; pass totals too, or neither.")
 
-    is_gaussian = False  # standard errors come from the observed information
+    of_margins = False  # the cells were released, with independent noise
     fits_at_once = True  # many replicates, so that a bootstrap takes little time
 
     @property
@@ -331,7 +218,7 @@ class NoisyTableLikelihood:
         known = self._known
         log_rate = np.asarray(eta, dtype=np.float64)
         if known is not None:
-            log_rate = known.log_probabilities(log_rate) + _log(known.totals)[known.strata]
+            log_rate = known.log_probabilities(log_rate) + log(known.totals)[known.strata]
         fitted = np.exp(np.minimum(log_rate, _LOG_RATE_LIMIT))
         alive = fitted > 0.0
         cells = np.where(alive, counts * np.where(alive, log_rate, 0.0), 0.0) - fitted
@@ -340,7 +227,7 @@ class NoisyTableLikelihood:
         if known is None:
             return LikelihoodPoint(cells, counts - fitted, fitted, moments, None)
         flat = np.zeros_like(known.totals)
-        return _MultinomialPoint(
+        return MultinomialPoint(
             known.sum(cells), counts - fitted, fitted, moments, flat, known, (flat, flat, flat)
         )
 
@@ -374,7 +261,7 @@ class NoisyTableLikelihood:
         aim = y - 0.5 * over(v, v + np.maximum(y, 0.0))
         known = self._known
         if known is None:
-            return _log(np.maximum(aim, 0.0)), None
+            return log(np.maximum(aim, 0.0)), None
         level = over(known.sum(aim) - known.totals, known.sum(v))
         for _ in range(_MAX_ROUNDS):
             mean = np.maximum(aim - v * level[known.strata], 0.0)
@@ -385,7 +272,7 @@ class NoisyTableLikelihood:
         mean = np.where(known.totals[known.strata] > 0.0, mean, 0.0)
         # Where noise is too small to blur counts, any tilt agrees with the total, and one far from
         # 0 only makes huge terms cancel.
-        return _log(mean), np.clip(-level, -_LONGEST_GUESS, _LONGEST_GUESS)
+        return log(mean), np.clip(-level, -_LONGEST_GUESS, _LONGEST_GUESS)
 
     def _resettle(self, eta: Floats, point: LikelihoodPoint) -> tuple[Floats, LikelihoodPoint]:
         """Move cells to and from rate 0 where that is uphill."""
@@ -398,7 +285,7 @@ class NoisyTableLikelihood:
         # In the rate the log-likelihood of an empty cell is slope x - (1 - exp(-1/v)) x^2 / 2 + ...
         top = over(slope, -np.expm1(-over(np.ones_like(slope), self.variances)))
         means = np.where(born, np.minimum(top, 1.0), point.fitted)
-        moved = _log(np.where(dies, 0.0, means))
+        moved = log(np.where(dies, 0.0, means))
         return self._where_higher(eta, point, moved)
 
     def _climb(self, eta: Floats, point: LikelihoodPoint) -> tuple[Floats, LikelihoodPoint]:
@@ -446,7 +333,7 @@ class NoisyTableLikelihood:
         prior = [log_poisson(*pair) for pair in zip(n, n * np.exp(tilt), strict=True)]
         fitted = n[strata] * np.exp(log_pi)
         bend = moments.third - over(moments.variance, v[strata]) * v3[strata]
-        return _MultinomialPoint(
+        return MultinomialPoint(
             parts=known.sum(moments.log_weight) - prior + h,
             score=moments.mean - fitted + h1[strata] * bend,
             fitted=fitted,
@@ -457,7 +344,7 @@ class NoisyTableLikelihood:
         )
 
     def _impose_totals(
-        self, known: "_KnownTotals", log_pi: Floats, tilt: Floats
+        self, known: KnownTotals, log_pi: Floats, tilt: Floats
     ) -> tuple[Floats, CellMoments]:
         """Solve sum m(y; t pi, v) = n for tilt = log(t / n), stratum by stratum.
 
@@ -465,7 +352,7 @@ class NoisyTableLikelihood:
         kept inside a bracket. A stratum of exact cells agrees with every t and keeps its own.
         """
         n = known.totals
-        log_n = _log(n)
+        log_n = log(n)
         low, high = np.full(n.size, -np.inf), np.full(n.size, np.inf)
         moments = CellMoments(*np.empty((5, 0)))
         cells: slice | Ints = slice(None)  # of strata that are not there yet
@@ -500,46 +387,6 @@ class NoisyTableLikelihood:
         )
 
 
-@dataclass(frozen=True)
-class _KnownTotals:
-    """Public totals of strata of cells; `all_exact` marks strata without a noisy cell."""
-
-    strata: Ints
-    totals: Floats
-    all_exact: NDArray[np.bool_]
-
-    def sum(self, cells: Floats) -> Floats:
-        return sum_by_stratum(self.strata, cells, self.totals.size)
-
-    def log_probabilities(self, eta: Floats) -> Floats:
-        """`eta` less a constant in each stratum, so that exponentials add up to 1."""
-        top = np.full(self.totals.size, -np.inf)
-        np.maximum.at(top, self.strata, eta)
-        if (np.isneginf(top) & (self.totals > 0.0)).any():
-            raise ModelError("every cell of a stratum with records is ruled out; free one of them.")
-        eta = eta - np.where(np.isfinite(top), top, 0.0)[self.strata]
-        return eta - _log(self.sum(np.exp(eta)), empty=0.0)[self.strata]
-
-
-def _known_totals(
-    strata: ArrayLike | None, totals: ArrayLike, noisy: Floats, exact: NDArray[np.bool_]
-) -> _KnownTotals:
-    n = np.atleast_1d(np.asarray(totals, dtype=np.float64))
-    if n.ndim != 1 or not (np.isfinite(n).all() and (n >= 0.0).all()):
-        raise ModelError("totals must be one finite number >= 0 for each stratum.")
-    labels = np.zeros(noisy.size, np.intp) if strata is None else np.asarray(strata)
-    if labels.shape != noisy.shape or labels.dtype.kind not in "iu":
-        raise ModelError("strata must hold one integer for each cell.")
-    if noisy.size and (labels.min() < 0 or labels.max() >= n.size):
-        raise ModelError(f"strata must lie in 0 .. {n.size - 1}, one for each of the totals.")
-    labels = labels.astype(np.intp)
-    all_exact = sum_by_stratum(labels, (~exact).astype(np.float64), n.size) == 0.0
-    excess = sum_by_stratum(labels, np.where(exact, noisy, 0.0), n.size) - n
-    if (np.where(all_exact, np.abs(excess), excess) > 1e-9 * np.maximum(n, 1.0)).any():
-        raise ModelError("exact cells contradict the total of their stratum; correct one of them.")
-    return _KnownTotals(labels, n, all_exact)
-
-
 def _ascent(point: LikelihoodPoint) -> Floats:
     """Step in the log rates: Newton's in the rates, mended where that is not uphill.
 
@@ -557,15 +404,3 @@ def _ascent(point: LikelihoodPoint) -> Floats:
         if point.score @ step > 0.0:
             break
     return step
-
-
-def _diagonal(entries: Floats) -> DiagonalPlusLowRank:
-    p = entries.size
-    return DiagonalPlusLowRank(
-        entries, np.empty((0, p)), np.empty((1, 0, 0)), np.zeros(p, dtype=np.intp)
-    )
-
-
-def _log(x: Floats, empty: float = -np.inf) -> Floats:
-    """Return log x, and `empty` where x is 0."""
-    return np.log(x, out=np.full(x.shape, empty), where=x > 0.0)

@@ -23,10 +23,8 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
 
-# Log-likelihood that tells nothing. An estimate that is no further above its limit at infinity
-# has an information of about 1e-4 on the log scale at most, a standard error of 100.
-NIL = 5e-5
-LARGEST_ERROR = 100.0
+NIL = 5e-5  # log-likelihood that tells nothing
+LARGE_ERROR, HUGE_ERROR = 5.0, 20.0  # on the log scale, of what is hardly, and is no, estimate
 
 FEW = 1.0  # records expected in a cell that may be going
 MOVED = 1e-6  # in eta, along a direction of length 1
@@ -112,35 +110,47 @@ class Limit:
         up, down = high > MOVED, low < -MOVED
         return np.where(free | (up & down), 0.0, up.astype(np.float64) - down)
 
-    def vague(self, combinations: Array, covariance: Array, fitted: Array) -> Mask:
-        """Which combinations of coefficients the data tell nothing about, shape (k, q) to (k,).
 
-        Those whose move by one standard error takes some log mean along by more than 100.
+def is_open(
+    design: Design, fitted: Array, strata: Labels | None, covariance: Array, combination: Array
+) -> bool:
+    """Whether a release tells next to nothing of a combination of coefficients.
 
-        Parameters
-        ----------
-        combinations : ndarray, shape (k, q)
-            One a row.
-        covariance : ndarray, shape (q, q)
-            Of the coefficients.
-        fitted : ndarray, shape (p,)
-            Fitted means.
-        """
-        out = np.zeros(len(combinations), dtype=np.bool_)
-        if not (np.diag(covariance) > LARGEST_ERROR).any():
-            return out
-        for j, row in enumerate(combinations):
-            along = covariance @ row
-            variance = float(row @ along)
-            if variance <= 0:
-                continue
-            change = self.design.dot(self._padded(along / np.sqrt(variance)))
-            if self.strata is not None:
-                sizes = sum_by_stratum(self.strata, fitted, int(self.strata.max()) + 1)
-                middle = sum_by_stratum(self.strata, fitted * change, sizes.size)
-                change = change - (middle / np.maximum(sizes, 1e-300))[self.strata]
-            out[j] = np.abs(change[self.face]).max(initial=0.0) > LARGEST_ERROR
-        return out
+    Its standard error is above 5, so that a 95 % interval spans a factor of 20,000 either way; and
+    it may go to infinity either way, as one standard error takes some log means up and others down
+    by more than 1/5. At such an error the means of cells that hold a record stay within that,
+    however many of them are compared: these are means within noise of 0, and the likelihood hardly
+    falls as they go there. Where only means of one side are so small a profile of the likelihood
+    has an end, and the estimate stands, unless its standard error is above 20 and takes a mean
+    along by a factor above e. (Beside a score, coefficients are of a level at a score of 0, which
+    may be far from any cell: no mean moves much, and their large standard errors are right.)
+
+    Parameters
+    ----------
+    design : Design
+        The free columns, in treatment coding.
+    fitted : ndarray, shape (p,)
+        Fitted means.
+    strata : ndarray of int, shape (p,), or None
+        The stratum of each cell where totals are public.
+    covariance : ndarray, shape (q, q)
+        Of the coefficients.
+    combination : ndarray, shape (q,)
+        On the log scale.
+    """
+    along = covariance @ combination
+    variance = float(combination @ along)
+    if not variance > LARGE_ERROR**2:
+        return False
+    change = design.dot(along / np.sqrt(variance))
+    if strata is not None:
+        sizes = sum_by_stratum(strata, fitted, int(strata.max()) + 1)
+        middle = sum_by_stratum(strata, fitted * change, sizes.size)
+        change = change - (middle / np.maximum(sizes, 1e-300))[strata]
+    stay = change[fitted > 0]
+    up, down = float(stay.max(initial=0.0)), -float(stay.min(initial=0.0))
+    far = variance > HUGE_ERROR**2 and max(up, down) > 1.0
+    return far or min(up, down) > 1 / LARGE_ERROR
 
 
 def limit_of(

@@ -20,13 +20,13 @@ from dpcontingency.inference.cells import (
     part_for,
     release_from_dict,
 )
-from dpcontingency.inference.coefficients import inverse_information
 from dpcontingency.inference.existence import (
     complement,
     facial_set,
     independent_columns,
     null_directions,
 )
+from dpcontingency.inference.fits import Fit
 from dpcontingency.inference.formula import (
     Generators,
     formula_text,
@@ -36,13 +36,12 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
-from dpcontingency.inference.likelihood import LikelihoodPoint
-from dpcontingency.inference.limits import Limit, limit_of
 from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
-from dpcontingency.inference.normal import NormalPoint, fit_by_chi_square
+from dpcontingency.inference.normal import fit_by_chi_square
+from dpcontingency.inference.outcome import fit_at
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.penalty import PenalisedLikelihood
-from dpcontingency.inference.results import Fit, LogLinearResults
+from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.release import files
 from dpcontingency.release.exports import is_unicode
 from dpcontingency.release.margins import MarginRelease
@@ -234,6 +233,9 @@ class LogLinearModel(LikelihoodModel):
 
     # -- what the model is ---------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        return f"<LogLinearModel {self.generating_class} of {self.release!r}>"
+
     @property
     def generating_class(self) -> str:
         """The generating class in brackets, and the special terms."""
@@ -402,14 +404,14 @@ class LogLinearModel(LikelihoodModel):
                 f"A penalty is added to the likelihood, which {argument('method', 'normal')} does "
                 f"not maximise; use {argument('method', 'ml')} with it."
             )
-        if self.cells.is_gaussian and (method != "ml" or penalty is not None):
+        if self.cells.of_margins and (method != "ml" or penalty is not None):
             raise ModelError(
                 "A model of a margin release is fitted by the Gaussian likelihood of the released "
                 "interactions: "
                 + phrase("use fit() without options.", "leave out --method and --penalty.")
             )
         best = self._search(method, penalty)
-        results = self._results(best, method, penalty)
+        results = LogLinearResults(self, fit_at(self, best, method, penalty))
         if warn_convergence and not best.converged:
             warnings.warn(
                 f"The fit of {self.generating_class} did not converge: {best.reason}.",
@@ -447,6 +449,11 @@ class LogLinearModel(LikelihoodModel):
     def _at(self, beta: Array) -> DesignPoint:
         eta = self._design.dot(beta) + self._offset
         return DesignPoint(self._design, self.cells.at(eta), self.cells.strata)
+
+    def _cells_at(self, beta: Array, face: npt.NDArray[np.bool_]) -> Any:
+        """The likelihood of the cells at coefficients, those outside a face at 0."""
+        eta = self._design.dot(beta) + self._offset
+        return self.cells.at(np.where(face, eta, -np.inf))
 
     @cached_property
     def _alive(self) -> npt.NDArray[np.bool_]:
@@ -510,84 +517,6 @@ class LogLinearModel(LikelihoodModel):
         return PenalisedLikelihood(
             lambda beta: self._at(beta).cells, self._design, axes, strata, basis
         )
-
-    def _results(
-        self, best: Maximum[DesignPoint], method: Method, penalty: Penalty | None
-    ) -> LogLinearResults:
-        beta = best.beta
-        limit = self._limit(best, method, penalty)
-        cells, directions = best.point.cells, limit.directions
-        if not limit.face.all():
-            cells = self.cells.at(
-                np.where(limit.face, self._design.dot(beta) + self._offset, -np.inf)
-            )
-        point = DesignPoint(self._design, cells, self.cells.strata)
-        if method == "ml" and penalty is None and not self.cells.is_gaussian:
-            information = point.observed()
-        else:
-            information = self._design.compress(self.cells.information(cells.fitted))
-        covariance = inverse_information(information, directions)
-        sampling = inverse_information(point.complete(), directions)
-        coding = np.eye(beta.size) if self._recode is None else self._recode
-        if penalty is None and not self.release.noise.is_exact:
-            vague = limit.vague(coding, covariance, cells.fitted)
-        else:
-            vague = np.zeros(beta.size, dtype=np.bool_)
-        if self._recode is not None:
-            beta = coding @ beta
-            covariance = coding @ covariance @ coding.T
-            sampling = coding @ sampling @ coding.T
-        largest = np.abs(coding * self._units[:, None]).max(axis=1, initial=1.0)
-        effects = coding * (self._units / largest)[:, None]
-        lost = (np.abs(effects @ directions) > 1e-6).any(axis=1)
-        direction = np.zeros(beta.size)
-        direction[lost] = limit.signs(effects[lost])
-        fit = Fit(
-            params=beta,
-            covariance=covariance,
-            sampling_variance=np.diag(sampling),
-            at_infinity=lost | vague,
-            direction=direction,
-            llf=max(best.point.value, point.value),
-            fitted=cells.fitted,
-            posterior_mean=cells.posterior_mean,
-            converged=best.converged,
-            iterations=best.iterations,
-            reason=best.reason,
-            method=method,
-            penalty=penalty,
-        )
-        return LogLinearResults(self, fit)
-
-    def _limit(self, best: Maximum[DesignPoint], method: Method, penalty: Penalty | None) -> Limit:
-        """Which cells the end of a search sends to 0."""
-        cells, strata = best.point.cells, self.cells.strata
-        if self.release.noise.is_exact or penalty is not None:
-            face = self._alive if penalty is not None else self.face
-            return Limit(self._design, self._alive, face, strata)
-        eta = self._design.dot(best.beta) + self._offset
-
-        def at(face: npt.NDArray[np.bool_]) -> LikelihoodPoint:
-            point: LikelihoodPoint = self.cells.at(np.where(face, eta, -np.inf))
-            return point
-
-        def normal(fitted: Array) -> NormalPoint:
-            return NormalPoint(self._design, self.cells.noisy, self.cells.variances, fitted, strata)
-
-        if method == "normal":
-            here = normal(cells.fitted)
-            score = here.score.cells
-
-            def loss(face: npt.NDArray[np.bool_]) -> float:
-                return -here.rise(normal(at(face).fitted))
-        else:
-            score = cells.score
-
-            def loss(face: npt.NDArray[np.bool_]) -> float:
-                return float(cells.loglik - at(face).loglik)
-
-        design, own = self.space.gauged(self._design), self._design.n_columns
-        return limit_of(design, self._alive, strata, cells.fitted, score, loss, own)
 
     def recoded(self, beta: Array) -> Array:
         """Coefficients in the coding of the model, from treatment-coded ones."""

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency.inference.curvature import MeasuredCurvature
 from dpcontingency.inference.design import Design
-from dpcontingency.inference.interactions import InteractionLikelihood, MeasuredCurvature
+from dpcontingency.inference.interactions import LARGEST_RATE, MAX_STEPS, InteractionLikelihood
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.inference.newton import DesignPoint, maximise
 from dpcontingency.inference.replicates import MAX_ROUNDS, ReplicateFits, Replicates, Search
@@ -25,8 +26,6 @@ Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 AT_ONCE = 4_000_000  # entries of the products of pairs of measured columns, which are written out
-MAX_STEPS = 100
-LARGEST_RATE = 700.0
 
 
 class InteractionReplicates:

@@ -79,7 +79,7 @@ def noise_ignored(result: TestResult) -> NoiseIgnored | None:
     names = [name for group in groups for name in group]
     if len(groups) < 2 or len(names) != len(set(names)) or fit.special_terms:
         return None
-    if fit.model.cells.is_gaussian:  # of released margins, whose cells have no noise of their own
+    if fit.model.cells.of_margins:  # of released margins, whose cells have no noise of their own
         return None
     expected = product_of_margins(fit.model.release, groups, sorted(given))
     cells, shape = fit.model.cells, fit.model.release.domain.shape

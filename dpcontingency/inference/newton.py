@@ -1,8 +1,9 @@
 """Maximisation of a log-likelihood by Newton steps that cannot be misled by luck.
 
-The observed information gives the step; where it is not positive definite, its absolute value in
-the metric of the complete information does. Either way the step is halved until the
-log-likelihood rises, or doubled where it was cut short and goes on rising.
+The observed information gives the step; where it is not positive definite the complete information
+does while that pays, and then the absolute value of the observed one in the metric of the complete.
+Either way the step is halved until the log-likelihood rises, or doubled where it was cut short and
+goes on rising.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from dpcontingency.inference.lowrank import sum_by_stratum
 
 Array = npt.NDArray[np.float64]
 
-MAX_ITERATIONS = 200
+MAX_ITERATIONS = 400  # only tables of mostly empty cells, where noise is wide, take above 100
 MAX_STEP = 5.0  # in eta: a cell's rate never changes by more than a factor e^5 in one step
 RIDGE = 1e-10  # of the largest diagonal entry, where the information is singular
 FLOOR = 1e-6  # of the observed relative to the complete information
 DEAD = 1e-30  # of the largest diagonal entry: a direction whose cells have died out
 NOTHING = 1e-150  # of information, whose quotients would overflow
+WORTH = 1e-2  # of log-likelihood, that a step by the complete information is taken for
 NO_SLOPE = 1e-9  # relative to 1 + |value|: rounding, of posterior means that add up to totals
 TOLERANCE = 1e-11  # the rise in log-likelihood that the next step would still promise
 SHORTEST = 1e-9  # of a step, before it is given up
@@ -181,7 +183,13 @@ def maximise(at: Callable[[Array], P], start: Array, rounds: int = MAX_ITERATION
 
 
 def newton_step(point: Point) -> Array:
-    """The Newton step; where the observed information is not definite, with its absolute value.
+    """The Newton step; where the observed information is not definite, a step that is safe.
+
+    First with the complete information in its place, which is a step of gradient EM (METHODS 2.2),
+    as long as the largest curvature allows: smooth, so that rounding does not grow along the way.
+    Steps by the absolute value are far longer where curvature changes its sign, and of two orders
+    of the same factors each would then reach a maximum of its own. They end the search, where EM
+    has little more to win.
 
     In the metric of the complete information the observed one has eigenvalues at most 1. Taking
     each by its absolute value (and not below 1e-6) keeps every step uphill, and as long where
@@ -204,6 +212,9 @@ def newton_step(point: Point) -> Array:
     except LinAlgError:  # not finite
         return point.gradient
     slopes, sizes = vectors.T @ point.gradient, np.abs(values)
+    sharpest = max(float(sizes.max()), FLOOR)
+    if slopes @ slopes > WORTH * sharpest:
+        return np.asarray(vectors @ (slopes / sharpest))
     lengths = np.sqrt((vectors**2).sum(axis=0))
     dead = (sizes < FLOOR) & (np.abs(slopes) <= NO_SLOPE * (1 + abs(point.value)) * lengths)
     return np.asarray(vectors @ np.where(dead, 0.0, slopes / np.maximum(sizes, FLOOR)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from scipy import stats
 
 from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError, did_you_mean, shown
-from dpcontingency.inference.limits import LARGEST_ERROR
+from dpcontingency.inference.limits import LARGE_ERROR
 from dpcontingency.inference.prediction import AT_INFINITY, IMPOSSIBLE, FittedCells
 
 Array = npt.NDArray[np.float64]
@@ -23,9 +23,12 @@ Kind = Literal["conditional", "local"]
 
 INDEX = ["row", "column", "at"]
 OPEN = "cells above and below the line are at 0"
+LEFT_OPEN = "the release tells next to nothing of it"
 
 # An interval on the log scale of an infinite log odds ratio: combination, sign -> ends.
 OneSided = Callable[[Array, float], tuple[float, float]]
+# Whether the release leaves a log odds ratio open: combination -> answer.
+IsOpen = Callable[[Array], bool]
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ def odds_ratio_frame(
     kind: Kind,
     alpha: float,
     one_sided: OneSided,
+    is_open: IsOpen,
     sampling: Array,
 ) -> pd.DataFrame:
     """The odds ratios of pairs of factors that a model associates; see `LogLinearResults`.
@@ -64,7 +68,10 @@ def odds_ratio_frame(
     places = np.array([r.cells for r in ratios])
     se = np.where(drift == 0, _standard_errors(cells, places), np.nan)
     alone = _standard_errors(replace(cells, covariance=sampling), places)
-    drift[se > LARGEST_ERROR] = np.nan  # for want of information
+    reasons = [r.reason for r in ratios]
+    for k in np.flatnonzero(drift == 0):
+        if se[k] > LARGE_ERROR and is_open(_SIGNS @ cells.rows.of(places[k])):
+            drift[k], reasons[k] = np.nan, LEFT_OPEN
     finite = drift == 0
     with np.errstate(divide="ignore", invalid="ignore"):
         log_means = np.log(cells.means[places])
@@ -86,7 +93,7 @@ def odds_ratio_frame(
             "lower": np.exp(lower),
             "upper": np.exp(upper),
             "in_words": [r.in_words for r in ratios],
-            "reason": [r.reason for r in ratios],
+            "reason": reasons,
         },
         index=index,
     )
@@ -120,7 +127,7 @@ class LogOddsRatio:
     combination: Array
 
 
-def log_odds_ratio(cells: FittedCells, candidates: Index) -> LogOddsRatio:
+def log_odds_ratio(cells: FittedCells, candidates: Index, is_open: IsOpen) -> LogOddsRatio:
     """One odds ratio of a fit.
 
     Parameters
@@ -130,6 +137,8 @@ def log_odds_ratio(cells: FittedCells, candidates: Index) -> LogOddsRatio:
     candidates : ndarray of int, shape (K, 4)
         Flat cells, those of the numerator first; one row for each place where the model makes
         the ratio the same. The row that says most about it is taken.
+    is_open : callable
+        Whether the release leaves a combination of coefficients open.
     """
     chosen, drift = _best(cells, candidates)
     places = np.array([chosen])
@@ -137,7 +146,7 @@ def log_odds_ratio(cells: FittedCells, candidates: Index) -> LogOddsRatio:
     if drift != 0:
         return LogOddsRatio(drift * np.inf, np.nan, combination)
     se = float(_standard_errors(cells, places)[0])
-    if se > LARGEST_ERROR:  # for want of information
+    if is_open(combination):
         return LogOddsRatio(np.nan, np.nan, combination)
     return LogOddsRatio(float(np.log(cells.means[places[0]]) @ _SIGNS), se, combination)
 
@@ -179,6 +188,14 @@ def associated_pairs(
     return [(b, a) if row == b or column == a else (a, b) for a, b in wanted]
 
 
+def depends_on(
+    names: Sequence[str], generators: Iterable[Sequence[str]], pair: tuple[str, str]
+) -> list[str]:
+    """The other factors, at whose levels the odds ratio of a pair may differ in a model."""
+    shared = {name for g in generators if set(pair) <= set(g) for name in g}
+    return [name for name in names if name in shared and name not in pair]
+
+
 def _ratios(
     cells: FittedCells,
     domain: Any,
@@ -188,11 +205,7 @@ def _ratios(
 ) -> Iterator[_Ratio]:
     """The odds ratios of one pair, at each combination of levels that they depend on."""
     names = domain.names
-    depends = [
-        name
-        for name in names
-        if name not in pair and any({*pair, name} <= set(g) for g in generators)
-    ]
+    depends = depends_on(names, generators, pair)
     rest = [name for name in names if name not in pair and name not in depends]
     sizes = [len(domain.levels[name]) for name in (*pair, *depends)]
     order = [domain.axis(name) for name in (*pair, *depends, *rest)]

@@ -47,11 +47,17 @@ class AssociationOverview(pd.DataFrame):
     """
 
     _metadata: ClassVar[list[str]] = ["notes"]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
         return pd.DataFrame
+
+    def copy(self, deep: bool = True) -> AssociationOverview:  # type: ignore[misc]
+        """The same, notes and all; a deep copy shares no numbers with it."""
+        out = AssociationOverview(super().copy(deep))
+        out.notes = self.notes
+        return out
 
     def summary(self) -> str:
         """The rows and the notes as text."""

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from dpcontingency.inference.design import Design
-from dpcontingency.inference.likelihood import LikelihoodPoint
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 from dpcontingency.inference.newton import Maximum, maximise
+from dpcontingency.inference.points import LikelihoodPoint
 from dpcontingency.inference.rows import CellRows
 
 Array = npt.NDArray[np.float64]

@@ -38,13 +38,6 @@ def columns_of(design: Any, axes: Sequence[int]) -> npt.NDArray[np.intp]:
     return np.flatnonzero(~(design.codes[:, others] > 0).any(axis=1))
 
 
-def treatment_coefficients(model: Any, fit: Any) -> Array:
-    """The coefficients of a fit in treatment coding, whatever the model's coding."""
-    if model._recode is None:
-        return np.asarray(fit.params, dtype=np.float64)
-    return np.asarray(np.linalg.solve(model._recode, fit.params), dtype=np.float64)
-
-
 @dataclass(frozen=True, eq=False)
 class FittedCells:
     """A fit as its cells see it, in treatment coding.
@@ -87,7 +80,7 @@ class FittedCells:
         axes = [domain.axis(name) for name in names]
         shape = tuple(space.shape[axis] for axis in axes)
         inside = columns_of(design, axes)
-        beta = treatment_coefficients(model, fit)[inside]
+        beta = model._treatment(fit.params)[inside]
         rows = CellRows(shape, design.codes[inside][:, axes])
         logs = rows.of(np.arange(rows.n_cells)) @ beta
         drifts = bool(fit.at_infinity.any())

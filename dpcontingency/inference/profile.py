@@ -147,7 +147,8 @@ class Profile:
         beta, height = self._warm[value], self._known[value]
         if best.point.value > height + HIGHER:
             beta, height = offset + self._plane @ best.beta, best.point.value
-        self._warm, self._known = {value: beta}, {value: height}
+        # The estimate stays: the other end of an interval is sought from there.
+        self._warm, self._known = {self.estimate: self._best, value: beta}, {value: height}
 
     def interval(
         self,

@@ -12,22 +12,15 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError, check_alpha, shown
-from dpcontingency.inference import residuals
-from dpcontingency.inference.coefficients import (
-    CoefficientResults,
-    Fit,
-    sampling_covariance,
-    treatment_covariance,
-)
+from dpcontingency.inference.cell_results import CellResults, cells_of
 from dpcontingency.inference.comparison import compare, drop1
-from dpcontingency.inference.gaussian import gaussian_information
-from dpcontingency.inference.inverse import generalised_inverse
+from dpcontingency.inference.fits import Fit, sampling_covariance, treatment_covariance
 from dpcontingency.inference.odds import (
     Kind,
     OneSided,
     associated_pairs,
+    depends_on,
     no_odds_ratios,
     odds_ratio_frame,
 )
@@ -38,24 +31,20 @@ from dpcontingency.inference.prediction import (
     cells_named,
     check_what,
     columns_of,
-    margin_slopes,
     predict_cells,
     predict_margin,
 )
 from dpcontingency.inference.printing import summary2_of, summary_of
 from dpcontingency.inference.tables import ModelTable
 from dpcontingency.release import files
-from dpcontingency.release.noise import stratum_labels
 from dpcontingency.release.shrinkage import james_stein_factor
 
 __all__ = ["Fit", "LogLinearResults"]
 
 Array = npt.NDArray[np.float64]
 
-MAX_MARGIN_CELLS = 10**7
 
-
-class LogLinearResults(CoefficientResults):
+class LogLinearResults(CellResults):
     """What `LogLinearModel.fit` returns.
 
     Standard errors, tests and intervals cover sampling and the noise of the release, under the
@@ -65,8 +54,8 @@ class LogLinearResults(CoefficientResults):
     ----------
     params, bse, tvalues, pvalues : pandas.Series
         Coefficients, standard errors, z statistics and two-sided p-values, by column name. A
-        coefficient whose maximum is at infinity is inf or -inf with no standard error (see
-        ``existence``).
+        coefficient whose maximum is at infinity is inf or -inf with no standard error, and one that
+        the release leaves open is nan (see ``existence``).
     llf : float
         The log-likelihood (METHODS 2.2).
     converged : bool
@@ -136,9 +125,15 @@ class LogLinearResults(CoefficientResults):
     def pearson_chi2(self) -> float:
         """The score statistic of METHODS 2.3: Pearson's X2 when there is no noise.
 
-        With ``method="normal"`` the projected statistic of Kifer and Rogers 2017.
+        With ``method="normal"`` the projected statistic of Kifer and Rogers 2017. With a penalty
+        less what the model's own parameters would take up, as in Neyman's C(alpha) tests: the
+        penalty holds them where the release does not.
         """
-        return float(self.model.cells.score_statistic(self._fit.fitted))
+        cells, fitted = self.model.cells, self._fit.fitted
+        whole = float(cells.score_statistic(fitted))
+        if self.penalty is None:
+            return whole
+        return max(0.0, whole - float(cells.nested_score_statistic(fitted, self.model._design)))
 
     def gof(self) -> pd.DataFrame:
         """Likelihood-ratio and score tests of the model against the saturated one.
@@ -165,177 +160,7 @@ class LogLinearResults(CoefficientResults):
         """Test each term that can be dropped; see `comparison.drop1`."""
         return drop1(self)
 
-    # -- cells ---------------------------------------------------------------------------------
-
-    @property
-    def fittedvalues(self) -> pd.Series:
-        """Fitted cell means, by cell; they add up to ``n_total`` where it is public.
-
-        Raises
-        ------
-        ModelError
-            If the joint table is too large to write down: see `fitted_margin`.
-        """
-        self.model.require_joint("fittedvalues")
-        return self._by_cell(self._fit.fitted)
-
-    def fitted_margin(self, *factors: str) -> pd.Series:
-        """Fitted means of the cells of a margin, by cell, also where there are too many joint ones.
-
-        Parameters
-        ----------
-        factors : str
-            The margin, which need not have been released. With intervals, by
-            ``get_prediction(margin=factors)``.
-
-        Raises
-        ------
-        DomainError
-            If a factor is unknown or named twice.
-        ModelError
-            If the margin itself is too large.
-
-        Examples
-        --------
-        >>> from dpcontingency import Domain, LogLinearModel, Release
-        >>> release = Release.exact([[3, 4], [5, 8]], Domain({"A": ["a", "b"], "B": ["u", "v"]}))
-        >>> LogLinearModel(release, "[A][B]").fit().fitted_margin("B").to_dict()
-        {'u': 8.0, 'v': 12.0}
-        """
-        domain = self._part(factors)
-        axes = [self.model.release.domain.axis(name) for name in domain.names]
-        means = self.model.space.margin(self._fit.fitted, axes)
-        return pd.Series(means.ravel(), index=_cells_of(domain))
-
-    @property
-    def resid_response(self) -> pd.Series:
-        """Noisy cell minus fitted mean."""
-        if self._is_whole_margin:
-            return self.margin_residuals(*self.model.release.domain.names)["resid_response"]
-        self._check_cells()
-        return self._by_cell(self.model.cells.noisy - self._fit.fitted)
-
-    @property
-    def resid_pearson(self) -> pd.Series:
-        """Residual over the root of (mean + noise variance): Pearson's when there is no noise.
-
-        The noise variance is that of independent noise on the cell, as in METHODS 2.3.
-        """
-        if self._is_whole_margin:
-            return self.margin_residuals(*self.model.release.domain.names)["resid_pearson"]
-        self._check_cells()
-        variance = self._fit.fitted + self.model.cells.variances
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = (self.model.cells.noisy - self._fit.fitted) / np.sqrt(variance)
-        return self._by_cell(np.where(variance > 0, values, 0.0))
-
-    @property
-    def resid_adjusted(self) -> pd.Series:
-        """Residual over its standard deviation under the fitted model, noise included.
-
-        Agresti's adjusted (standardised) residuals when there is no noise; about N(0, 1) in each
-        cell of a model that holds. nan where the model fits the cell whatever the data are.
-
-        Notes
-        -----
-        In the Gaussian approximation (METHODS 2.3) y - mu has covariance Sigma = V + noise, and
-        the fitted means differ from mu by V X B X' V Sigma^- (y - mu), B = (X' V Sigma^- V X)^-1.
-        So the residual is (I - V X B X' V Sigma^-)(y - mu), of covariance Sigma - V X B X' V. Its
-        diagonal is Sigma_cc - mu_c^2 times the variance of the log mean with B for the covariance
-        of the coefficients: O(p) a factor, and nothing p x p.
-        """
-        if self._is_whole_margin:
-            return self.margin_residuals(*self.model.release.domain.names)["resid_adjusted"]
-        return self._by_cell(self._adjusted)
-
-    @property
-    def standardized_resids(self) -> pd.Series:
-        """Another name of ``resid_adjusted``, as in `statsmodels.stats.contingency_tables`."""
-        return self.resid_adjusted
-
-    @property
-    def resid_deviance(self) -> pd.Series:
-        """Signed root of what each cell takes from the deviance: those of a GLM without noise.
-
-        With noise, twice what the cell's own log-likelihood of its rate, count and noise summed
-        over, lacks at the fitted mean to its maximum. Squares add up to ``deviance`` where no
-        total is public; where one is, up to what the shared total says.
-        """
-        self._check_cells()
-        cells = self.model.cells
-        return self._by_cell(
-            residuals.deviance_residuals(cells.noisy, self._fit.fitted, cells.variances)
-        )
-
-    def margin_residuals(self, *factors: str) -> pd.DataFrame:
-        """Residuals of the cells of a released margin.
-
-        Parameters
-        ----------
-        factors : str
-            A margin that was released, or a part of one.
-
-        Returns
-        -------
-        DataFrame
-            By cell ``noisy`` and ``fitted``; ``resid_response``, their difference;
-            ``resid_pearson``, this over the root of mean and noise variance; and
-            ``resid_adjusted``, over its standard deviation under the fitted model: about N(0, 1)
-            in a model that holds, nan where the fit follows the cell whatever the data are.
-
-        Raises
-        ------
-        ModelError
-            If the margin leaves out a stratum factor, or is too large.
-        PrivacyError
-            If the margin was not released.
-
-        Notes
-        -----
-        In the Gaussian approximation of METHODS 2.3 the variance is that of the noisy cell,
-        sampling and noise, less g' C g, C the covariance of the coefficients (expected
-        information) and g the derivative of the fitted mean in them; as in `resid_adjusted`.
-
-        Examples
-        --------
-        >>> from dpcontingency import Domain, LogLinearModel, Release
-        >>> domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
-        >>> release = Release.exact([[30, 10], [20, 40]], domain)
-        >>> frame = LogLinearModel(release, "[A][B]").fit().margin_residuals("A", "B")
-        >>> frame["resid_adjusted"].round(2).tolist()
-        [4.08, -4.08, -4.08, 4.08]
-        """
-        model, domain = self.model, self._part(factors)
-        if model.release.strata and not set(model.release.strata) <= set(domain.names):
-            raise ModelError(
-                "Name the strata among the factors: residuals are of cells inside them."
-            )
-        margin = model.release.conditioned().margin(*domain.names)
-        fitted, slopes = margin_slopes(model, self._fit, domain.names)
-        noise = margin.noise_sd**2
-        spread = (
-            residuals.cell_variances(fitted.ravel(), np.zeros(fitted.size), self._strata_of(domain))
-            + noise.ravel()
-        )
-        information = model._design.compress(model.cells.information(self._fit.fitted))
-        covariance = generalised_inverse(information)
-        flat = slopes.reshape(len(slopes), -1)
-        residual = (margin.noisy - fitted).ravel()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            pearson = residual / np.sqrt(fitted.ravel() + noise.ravel())
-        adjusted = residuals.adjusted_residuals(
-            residual, spread, (flat * (covariance @ flat)).sum(axis=0)
-        )
-        return pd.DataFrame(
-            {
-                "noisy": margin.noisy.ravel(),
-                "fitted": fitted.ravel(),
-                "resid_response": residual,
-                "resid_pearson": np.where(np.isfinite(pearson), pearson, 0.0),
-                "resid_adjusted": adjusted,
-            },
-            index=_cells_of(domain),
-        )
+    # -- predictions and tables ----------------------------------------------------------------
 
     def get_prediction(
         self, what: What = "mean", given: Any = (), *, margin: Sequence[str] | None = None
@@ -386,7 +211,7 @@ class LogLinearResults(CoefficientResults):
         if not set(names) <= set(part.names):
             raise ModelError("The factors to condition on are among those of the margin.")
         covariance = treatment_covariance(self.model, self._fit)
-        index = _cells_of(part)
+        index = cells_of(part)
         return predict_margin(self.model, self._fit, covariance, index, part.names, what, names)
 
     def predict(self, exog: Any = None, *, linear: bool = False) -> pd.Series:
@@ -484,8 +309,9 @@ class LogLinearResults(CoefficientResults):
         sampling = sampling_covariance(self.model, self._fit)
         if self.model.space.is_joint:
             return odds_ratio_frame(
-                self._cells, domain, pairs, associations, kind, alpha, one_sided, sampling
-            )
+                self._cells, domain, pairs, associations, kind, alpha, one_sided, self._is_open,
+                sampling,
+            )  # fmt: skip
         both = treatment_covariance(self.model, self._fit), sampling
         return pd.concat([self._few_ratios(pair, kind, alpha, one_sided, both) for pair in pairs])
 
@@ -495,20 +321,22 @@ class LogLinearResults(CoefficientResults):
     ) -> pd.DataFrame:  # fmt: skip
         """The odds ratios of one pair from the factors that they depend on alone."""
         model, domain = self.model, self.model.release.domain
-        depends = {*pair, *(name for g in model.associations if set(pair) <= set(g) for name in g)}
-        names = tuple(name for name in domain.names if name in depends)
+        involved = {*pair, *depends_on(domain.names, model.associations, pair)}
+        names = tuple(filter(involved.__contains__, domain.names))
         covariance, sampling = covariances
         cells = FittedCells.around(model, self._fit, covariance, names)
         inside = columns_of(model._design, [domain.axis(name) for name in names])
 
-        def widened(combination: Array, drift: float) -> tuple[float, float]:
-            whole = np.zeros(model._design.n_columns)
-            whole[inside] = combination
-            return one_sided(whole, drift)
+        def whole(combination: Array) -> Array:
+            out = np.zeros(model._design.n_columns)
+            out[inside] = combination
+            return out
 
         part = domain.project(names)
         return odds_ratio_frame(
-            cells, part, [pair], (names,), kind, alpha, widened,
+            cells, part, [pair], (names,), kind, alpha,
+            lambda combination, drift: one_sided(whole(combination), drift),
+            lambda combination: self._is_open(whole(combination)),
             sampling[np.ix_(inside, inside)],
         )  # fmt: skip
 
@@ -622,68 +450,3 @@ class LogLinearResults(CoefficientResults):
         )
 
     # -- parts ---------------------------------------------------------------------------------
-
-    @cached_property
-    def _index(self) -> pd.MultiIndex:
-        domain = self.model.release.domain
-        levels = [list(labels) for labels in domain.levels.values()]
-        return pd.MultiIndex.from_product(levels, names=list(domain.names))
-
-    def _part(self, factors: tuple[str, ...]) -> Domain:
-        """Some factors, whose cells can be written down."""
-        part: Domain = self.model.release.domain.project(factors)
-        if part.size > MAX_MARGIN_CELLS:
-            raise ModelError(
-                f"The margin of {', '.join(part.names)} has {part.size:,} cells, more than the "
-                f"{MAX_MARGIN_CELLS:,} that are written down; ask for a smaller one."
-            )
-        return part
-
-    def _by_cell(self, values: Array) -> pd.Series:
-        return pd.Series(values, index=self._index)
-
-    @property
-    def _is_whole_margin(self) -> bool:
-        """Whether the release is of margins, and one of them is the table of all factors."""
-        return bool(self.model.cells.is_gaussian and self.model.release.is_whole)
-
-    def _strata_of(self, domain: Domain) -> npt.NDArray[np.intp] | None:
-        """The stratum of each cell of a margin that the strata are in."""
-        if self.model.release.totals is None:
-            return None
-        axes = tuple(domain.axis(name) for name in self.model.release.strata)
-        return stratum_labels(domain.shape, axes).astype(np.intp)
-
-    def _check_cells(self) -> None:
-        """Refuse residuals of cells that were not released."""
-        if self.model.cells.is_gaussian:
-            raise ModelError(
-                "A release of margins has no such residuals in the cells of the joint table, whose "
-                "noise is not independent: margin_residuals('A', 'B') has those of a margin."
-            )
-
-    @cached_property
-    def _cells(self) -> FittedCells:
-        return FittedCells.of(self.model, self._fit, treatment_covariance(self.model, self._fit))
-
-    @cached_property
-    def _adjusted(self) -> Array:
-        self._check_cells()
-        model, fitted = self.model, self._fit.fitted
-        cells = model.cells
-        if self.df_resid == 0:  # it follows every cell, and a penalty's pull is no residual
-            return np.full(fitted.shape, np.nan)
-        information = gaussian_information(fitted, cells.variances, cells.strata)
-        return residuals.adjusted_residuals(
-            cells.noisy - fitted,
-            residuals.cell_variances(fitted, cells.variances, cells.strata),
-            fitted**2 * self._cells.log_variances(model._design.compress(information)),
-        )
-
-
-def _cells_of(domain: Domain) -> pd.Index:
-    """The cells of some factors by their levels."""
-    levels = [list(labels) for labels in domain.levels.values()]
-    if len(levels) == 1:
-        return pd.Index(levels[0], name=domain.names[0])
-    return pd.MultiIndex.from_product(levels, names=list(domain.names))

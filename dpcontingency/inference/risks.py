@@ -214,10 +214,15 @@ def _odds_estimate(
     about: TwoFactors, fit: Any, name: str, of: str, four: npt.NDArray[np.intp], method: str
 ) -> Estimate:
     """The estimate from the four cells of each group."""
-    found = log_odds_ratio(fit._cells, four)
+    # An interval by the likelihood says by its ends what is left open.
+    is_open = (lambda _: False) if method == "profile" else fit._is_open
+    found = log_odds_ratio(fit._cells, four, is_open)
     if math.isnan(found.value):
         return about.undefined(
-            name, of, "cells of both its numerator and its denominator are at 0, or impossible"
+            name,
+            of,
+            "cells of both its numerator and its denominator are at 0, or impossible, or "
+            "the release tells next to nothing of it",
         )
     value, log_se = math.exp(min(found.value, 709.0)), found.se
     if math.isinf(found.value):

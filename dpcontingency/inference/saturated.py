@@ -179,7 +179,7 @@ class SaturatedTable:
         law = cells.law(best.fitted)
         covariance = law.covariance()
         dead = (best.fitted == 0) & (law.variances > 0)
-        if law.variances.any() and not (cells.is_gaussian or dead.any()):
+        if law.variances.any() and not (cells.of_margins or dead.any()):
             covariance = _observed(best.hessian().dense(), law, covariance)
         return cls(about, cells, best.fitted.reshape(about.shape), best.loglik, covariance)
 

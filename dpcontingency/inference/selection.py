@@ -1,4 +1,4 @@
-"""Search among hierarchical models of one release, and tests of terms by their order.
+"""Search among hierarchical models of one release.
 
 All of it reads the release alone, so it costs no privacy beyond the release's.
 """
@@ -22,32 +22,24 @@ from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.comparison import (
     RATIO,
     TOLERANCE,
-    Fitted,
-    Saturated,
     dropped,
     failure,
     is_nested,
     likelihood_ratio,
     refit,
-    term_tests,
 )
-from dpcontingency.inference.families import all_kway, mutual
+from dpcontingency.inference.families import mutual
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
-from dpcontingency.inference.loglinear import LogLinearModel, check_release
+from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import broken
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import (
-    NOT_ADJUSTED,
-    ModelTable,
-    face_notes,
     infinity_notes,
     note_lines,
     table_lines,
-    test_notes,
 )
 from dpcontingency.inference.terms import SpecialTerm, maximal_terms
 from dpcontingency.inference.testresult import chi2_logsf
-from dpcontingency.release.release import Release
 
 Criterion = Literal["bic", "aic", "lr"]
 Direction = Literal["both", "forward", "backward"]
@@ -239,7 +231,7 @@ def step(
 
     Examples
     --------
-    >>> from dpcontingency.domain import Domain
+    >>> from dpcontingency import Domain, Release
     >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
     >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
     >>> release = Release.exact(counts, domain)
@@ -273,7 +265,7 @@ def step(
     if lost:
         notes.append(
             f"{len(lost)} of the {len(search.fits)} models that the search met have estimates at "
-            "infinity; at_infinity names them."
+            "infinity or left open; at_infinity names them."
         )
     return Selection(current, path, criterion, direction, lost, tuple(notes))
 
@@ -306,101 +298,6 @@ def _climb(
     path = pd.DataFrame(rows, columns=["action", "generating_class", "criterion"])
     path.insert(0, "step", range(len(rows)))
     return current, path
-
-
-def kway_tests(release: Release) -> ModelTable:
-    """Test that all effects of order k and higher are zero, and that those of order k are.
-
-    Parameters
-    ----------
-    release : Release
-        The noisy table.
-
-    Returns
-    -------
-    ModelTable
-        ``table`` has a row for each order k: ``lr``, ``df``, ``pvalue`` of the model of all
-        terms of lower order against the saturated one, and ``lr_diff``, ``df_diff``,
-        ``pvalue_diff`` of the same model against that of all terms of order k. Effects inside
-        the strata are fixed by design and in every model.
-
-    Notes
-    -----
-    Statistics and reference distributions are those of `compare`: they account for sampling and
-    noise. The rows are tests of one hypothesis each and not adjusted for their number.
-
-    Examples
-    --------
-    >>> from dpcontingency.domain import Domain
-    >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
-    >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
-    >>> kway_tests(Release.exact(counts, domain)).table[["lr", "df", "lr_diff", "df_diff"]].round(3)
-             lr  df   lr_diff  df_diff
-    k
-    1  2851.461   7  1565.441        3
-    2  1286.020   4  1285.646        3
-    3     0.374   1     0.374        1
-    """
-    check_release(release)
-    orders = range(1, len(release.domain.names) + 1)
-    fits = [_all_kway_fit(release, k - 1) for k in orders]
-    top = Saturated.over(fits[0])
-    rows, notes = [], [*test_notes(fits[0]), NOT_ADJUSTED]
-    next_ones: list[Fitted] = [*fits[1:], top]
-    for k, fit, larger in zip(orders, fits, next_ones, strict=True):
-        higher, this = likelihood_ratio(fit, top), likelihood_ratio(fit, larger)
-        rows.append((k, *higher, *this))
-        notes += filter(None, [failure(fit, larger)])
-    columns = ["k", "lr", "df", "pvalue", "lr_diff", "df_diff", "pvalue_diff"]
-    table = pd.DataFrame(rows, columns=columns).set_index("k")
-    title = "lr: all effects of order k and higher are zero; lr_diff: those of order k are zero"
-    return ModelTable(
-        title, table, (*dict.fromkeys(notes), *infinity_notes(fits), *face_notes(fits))
-    )
-
-
-def partial_association(release: Release) -> ModelTable:
-    """Test each term in the model of all terms of its order.
-
-    Parameters
-    ----------
-    release : Release
-        The noisy table.
-
-    Returns
-    -------
-    ModelTable
-        `drop1` of the models of all terms of order 1, 2, ..., one under the other; a term's test
-        is partial because the others of its order stay in the model.
-
-    Notes
-    -----
-    Statistics and reference distributions are those of `compare`: they account for sampling and
-    noise. The rows are tests of one hypothesis each and not adjusted for their number.
-
-    Examples
-    --------
-    >>> from dpcontingency.domain import Domain
-    >>> domain = Domain({"A": ["yes", "no"], "C": ["yes", "no"], "M": ["yes", "no"]})
-    >>> counts = [[[911, 538], [44, 456]], [[3, 43], [2, 279]]]
-    >>> tests = partial_association(Release.exact(counts, domain))
-    >>> tests.table.loc[["[A C]", "[A M]", "[C M]"], ["lr", "df"]].round(2)
-               lr  df
-    term
-    [A C]  187.38   1
-    [A M]   91.64   1
-    [C M]  497.00   1
-    """
-    check_release(release)
-    fits = [_all_kway_fit(release, k) for k in range(1, len(release.domain.names) + 1)]
-    return term_tests("Partial association: each term dropped from all of its order", fits)
-
-
-def _all_kway_fit(release: Release, k: int) -> LogLinearResults:
-    return LogLinearModel(release, all_kway(release, k)).fit(warn_convergence=False)
-
-
-# -- parts of the search --------------------------------------------------------------------------
 
 
 def _scope(model: LogLinearModel, upper: str | Iterable[str | Sequence[str]] | None) -> Generators:

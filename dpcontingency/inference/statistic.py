@@ -139,7 +139,8 @@ class _Score(TestStatistic):
 
     @cached_property
     def boundary(self) -> str:
-        if self.null_fit.existence.exists or self.hypothesis.model.release.noise.is_exact:
+        model, fitted = self.hypothesis.model, self.null_fit._fit.fitted
+        if fitted[model._alive].all() or model.release.noise.is_exact:
             return ""
         return (
             "noise has eaten a margin of the null model, and the score statistic has no chi-square "
@@ -176,7 +177,7 @@ class _Wald(TestStatistic):
             return f"the fit of the alternative did not converge: {self._larger.reason}"
         if not self._larger.existence.exists:
             return (
-                "parameters of the alternative have no finite estimate, and a Wald statistic needs "
+                "parameters of the alternative have no estimate, and a Wald statistic needs "
                 f"them all; the likelihood ratio ({argument('statistic', 'lr')}) can be used"
             )
         return ""

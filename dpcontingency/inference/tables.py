@@ -62,7 +62,7 @@ def infinity_notes(results: Sequence[Any]) -> list[str]:
     if not lost:
         return []
     return [
-        "Some estimates are at infinity, and the log-likelihood is the limit, in "
+        "Some estimates are at infinity, where the log-likelihood is the limit, or left open, in "
         + ", ".join(dict.fromkeys(lost))
         + ". The chi-square law is less sure there; result.existence names the parameters."
     ]

@@ -14,7 +14,7 @@ import pandas as pd
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.comparison import compare
 from dpcontingency.inference.naive import noise_ignored
-from dpcontingency.inference.odds import associated_pairs
+from dpcontingency.inference.odds import associated_pairs, depends_on
 from dpcontingency.inference.printing import method_text, pvalue_text, total_text
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import NOT_ADJUSTED
@@ -268,7 +268,7 @@ def _count_ratios(fit: LogLinearResults) -> int:
     domain, associations = fit.model.release.domain, fit.model.associations
     out = 0
     for pair in associated_pairs(domain.names, associations, None, None):
-        depends = {n for g in associations if set(pair) <= set(g) for n in g} - set(pair)
+        depends = depends_on(domain.names, associations, pair)
         levels = [len(domain.levels[name]) - 1 for name in pair]
         out += math.prod(levels) * math.prod(len(domain.levels[name]) for name in depends)
     return out

@@ -175,7 +175,7 @@ def ratios_table(frame: pd.DataFrame) -> Table:
 
 def has_cells(fit: LogLinearResults) -> bool:
     """Whether the table that a model is of was released, as such or as one of the margins."""
-    return not fit.model.cells.is_gaussian or fit.model.release.is_whole
+    return not fit.model.cells.of_margins or fit.model.release.is_whole
 
 
 def residuals_table(fit: LogLinearResults) -> Table | None:

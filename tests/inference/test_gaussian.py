@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 
 from dpcontingency.domain import Domain
 from dpcontingency.inference.design import HierarchicalDesign
@@ -64,6 +65,55 @@ def test_a_record_where_the_model_has_none_is_infinitely_bad():
     cells = np.array([0.0, 4.0, 6.0])
     assert score_statistic(np.array([1.0, -1, 0]), cells, np.zeros(3), None) == np.inf
     assert score_statistic(np.array([0.0, 0, 0]), cells, np.zeros(3), None) == 0
+
+
+@pytest.mark.parametrize("groups", [None, 1, 3])
+@pytest.mark.parametrize("noise", ["equal", "unequal", "some cells exact"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_no_counts_can_mend_is_no_misfit(groups, noise, seed):
+    """Of cells at 0: the form less its least value over means that are raised there."""
+    rng = np.random.default_rng(seed)
+    fitted = rng.uniform(1, 30, size=12) * (rng.random(12) < 0.5)
+    variances = variances_of(noise, rng)
+    fitted[:3], variances[:3] = 5.0, 8.0  # a noisy cell in each stratum that takes up the rest
+    strata = None if groups is None else np.arange(12) % groups
+    residual = rng.normal(scale=5, size=12) * (fitted + variances > 0)
+    if strata is not None:
+        sizes = np.maximum(np.bincount(strata, fitted + variances > 0), 1)
+        residual -= (np.bincount(strata, residual) / sizes)[strata] * (fitted + variances > 0)
+    values, vectors = np.linalg.eigh(inverse(fitted, variances, strata))
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    at_zero = (fitted == 0) & (variances > 0)
+    bounds = np.where(at_zero, 0.0, -np.inf)
+    sums = np.zeros((1, 12)) if strata is None else 1e4 * np.eye(strata.max() + 1)[:, strata]
+    aim = np.concatenate([root @ residual, np.zeros(len(sums))])
+    free = fitted + variances > 0  # of an exact cell at 0 nothing is left to move
+    moves = np.vstack([root, sums])[:, free]
+    best = lsq_linear(moves, aim, (bounds[free], np.inf), tol=1e-14)
+    expected = dense(residual, fitted, variances, strata) - 2 * best.cost
+    found = score_statistic(residual, fitted, variances, strata)
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"n_total": 3}])
+def test_a_table_below_zero_is_no_evidence_against_independence(options):
+    values = np.array([[-10.0, -6.0], [-7.0, -12.0]])
+    if options:  # one cell holds the records and noise has pulled the others down
+        values = np.array([[15.0, -4.0], [-5.0, -3.0]])
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    release = Release.from_noisy_table(
+        values, domain, sigma=4.0, neighbours="add-remove", **options
+    )
+    fit = LogLinearModel(release, "[A][B]").fit(warn_convergence=False)
+    assert not fit.existence.exists
+    assert fit.pearson_chi2 == pytest.approx(fit.deviance, abs=0.2)
+    held = LogLinearModel(release, "[A][B]").fit(penalty="jeffreys")
+    assert held.pearson_chi2 < 2  # nor does the penalty's pull on the margins count
+
+
+def test_records_where_the_model_has_none_are_as_much_evidence_as_ever():
+    residual = np.array([20.0, -6.0, -7.0, -12.0])
+    assert score_statistic(residual, np.zeros(4), np.full(4, 16.0), None) == 25
 
 
 # -- against a larger model -----------------------------------------------------------------------

@@ -21,8 +21,8 @@ from dpcontingency.inference.hypothesis import (
 )
 from dpcontingency.inference.interactions import InteractionLikelihood
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.order_tests import kway_tests
 from dpcontingency.inference.results import LogLinearResults
-from dpcontingency.inference.selection import kway_tests
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish_margins import simulate_margins, simulate_plan
 from dpcontingency.release.release import Release

@@ -1,5 +1,7 @@
 """Maxima at infinity: which parameters have none, which way they go, and what stays as it is."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
@@ -7,9 +9,11 @@ from scipy.stats import chi2
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ExistenceWarning
-from dpcontingency.inference.coefficients import treatment_covariance
 from dpcontingency.inference.families import all_kway
+from dpcontingency.inference.fits import treatment_covariance
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.risks import odds_ratio
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
@@ -256,7 +260,7 @@ def test_most_cells_may_go_to_their_limit_together(n_factors, n, seed):
     release = few_records_in_many_cells(n_factors, n, seed)
     result = quiet(release, all_kway(release.domain, 3))
     assert result.converged, result.reason
-    assert result.iterations < 120
+    assert result.iterations < 150
     face = result.fittedvalues.to_numpy() > 0
     fitted = np.where(face, result.fittedvalues, 1.0)
     point = result.model.cells.at(np.where(face, np.log(fitted), -np.inf))
@@ -277,3 +281,92 @@ def test_relabelling_leads_a_hard_search_to_the_same_place(seed):
     assert other.llf == pytest.approx(one.llf, abs=1e-6)
     again = np.flip(one.fittedvalues.to_numpy().reshape(release.domain.shape)).T.ravel()
     np.testing.assert_allclose(other.fittedvalues, again, atol=1e-4)
+
+
+# -- estimates that are none ----------------------------------------------------------------------
+
+
+def sparse(k, n, order, seed):
+    """A noisy 2^k table of few records, and the model of all terms of some order."""
+    rng = np.random.default_rng(seed)
+    domain = Domain({f"F{i}": [0, 1] for i in range(k)})
+    x = np.array(list(itertools.product([0, 1], repeat=k)))
+    eta = x @ rng.normal(0, 0.7, size=k)
+    counts = rng.multinomial(n, np.exp(eta) / np.exp(eta).sum()).reshape(domain.shape)
+    release = simulate_release(counts, domain, GDP(0.3), rng)
+    return release, list(itertools.combinations(domain.names, order))
+
+
+@pytest.mark.parametrize(("k", "n", "order"), [(3, 30, 3), (4, 100, 3), (6, 200, 2)])
+def test_no_huge_standard_error_is_printed_as_one_of_an_estimate(k, n, order):
+    found = 0
+    for seed in range(8):
+        release, generators = sparse(k, n, order, seed)
+        result = quiet(release, generators)
+        for j in np.flatnonzero(result.bse > 5):  # an end tells something of it
+            assert np.isfinite(result.conf_int(cols=[j], method="profile")).any(axis=None)
+        assert not (result.bse > 20).any()
+        for name in result.existence.open:
+            assert np.isnan(result.params[name])
+            assert np.isnan(result.conf_int().loc[name]).all()
+        finite = np.sqrt(np.diag(result._fit.covariance)) > 5
+        open_ = finite & result._fit.at_infinity & (result._fit.direction == 0)
+        for j in np.flatnonzero(open_)[:1]:  # the likelihood says no more of it
+            assert np.isinf(result.conf_int(cols=[j], method="profile")).any(axis=None)
+            found += 1
+    assert found > 0
+
+
+def test_what_is_left_open_is_named_wherever_it_is_printed(tmp_path):
+    release = noisy_square([[62, 1.1], [35.7, 1.2]], 6.0)
+    result = quiet(release, [("A", "B")])
+    result.save(tmp_path / "fit.json")
+    name = "A[T.b]:B[T.v]"
+    for fit in (result, LogLinearResults.load(tmp_path / "fit.json")):
+        assert name in fit.existence.open
+        assert set(fit.existence.open) <= set(fit.existence.parameters)
+        assert "tells next to nothing of these parameters" in fit.existence.reason
+        assert f"{name} open not estimable" in " ".join(str(fit.summary()).split())
+        ratio = fit.odds_ratios().iloc[0]
+        assert np.isnan(ratio[["odds_ratio", "se", "lower", "upper"]].astype(float)).all()
+        assert ratio["reason"] == "the release tells next to nothing of it"
+    found = odds_ratio(release, "A", "B")
+    assert np.isnan(found.estimate)
+    assert found.reason.endswith("tells next to nothing of it")
+    assert odds_ratio(release, "A", "B", method="profile").interval == (0, np.inf)
+
+
+def test_many_cells_of_one_record_are_no_reason_to_call_an_estimate_open():
+    """A six-way interaction of 64 single records has a standard error of 8, noise or none."""
+    domain = Domain({f"F{i}": [0, 1] for i in range(6)})
+    ones = np.ones(domain.shape)
+    exact = quiet(Release.exact(ones, domain), [domain.names])
+    noisy = quiet(Release.from_noisy_table(ones, domain, sigma=0.3, n_total=64), [domain.names])
+    for result in (exact, noisy):
+        assert result.existence.exists
+        assert result.bse.max() == pytest.approx(8, rel=0.02)
+
+
+# -- several maxima -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_and_labels_do_not_choose_among_several_maxima(seed):
+    """Rounding differs with the order of the sums, and must not grow on the way to a maximum."""
+    k, rng = 7, np.random.default_rng(seed)
+    x = np.array(list(itertools.product([0, 1], repeat=k)))
+    eta = x @ rng.normal(0, 0.7, size=k)
+    eta += sum(rng.normal(0, 0.5) * x[:, i] * x[:, j] for i in range(k) for j in range(i))
+    names = [f"F{i}" for i in range(k)]
+    domain = Domain({name: [0, 1] for name in names})
+    counts = rng.multinomial(300, np.exp(eta) / np.exp(eta).sum()).reshape(domain.shape)
+    release = simulate_release(counts, domain, GDP(0.3), rng)
+    heights = []
+    rng = np.random.default_rng(100 + seed)
+    for _ in range(3):
+        order, flipped = rng.permutation(k), rng.random(k) < 0.5
+        table = np.flip(release.noisy, np.flatnonzero(flipped)).transpose(order)
+        levels = {names[i]: [1, 0] if flipped[i] else [0, 1] for i in order}
+        other = Release.from_noisy_table(table, Domain(levels), sigma=release.sigma, n_total=300)
+        heights.append(quiet(other, itertools.combinations(names, 3)).llf)
+    assert np.ptp(heights) < 1e-4

@@ -466,3 +466,15 @@ def test_the_printed_page(load_table):
     ):
         assert text in page
     assert "reject" not in page.replace("Rejected", "").lower()
+
+
+def test_the_name_of_a_model_says_what_of_what_and_no_count():
+    domain = Domain({"A": ["a", "b"], "B": [0, 1, 2]}, ordered=["B"])
+    counts = np.array([[7919, 10007, 7919], [10007, 7919, 10007]])
+    release = simulate_release(counts, domain, GDP(0.25), np.random.default_rng(5))
+    name = repr(LogLinearModel.from_formula("A + B + A:score(B)", release))
+    assert name.startswith("<LogLinearModel [A][B] + A:score(B) of <Release A: 2, B: 3; ")
+    assert "mu = 0.25 (replace-one)" in name
+    assert "7919" not in name
+    assert "10007" not in name
+    assert "\n" not in name

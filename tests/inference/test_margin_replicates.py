@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpcontingency.domain import Domain
-from dpcontingency.inference import interactions
+from dpcontingency.inference import margin_space
 from dpcontingency.inference.bootstrap import draw_tables
 from dpcontingency.inference.hypothesis import independence_test, model_test
 from dpcontingency.inference.interactions import InteractionLikelihood
@@ -51,7 +51,7 @@ def test_all_at_once_are_the_fits_one_by_one(neighbours):
 def test_draws_have_the_law_of_the_release(monkeypatch, neighbours, by_tree):
     release = released(0.3, neighbours)
     if by_tree:
-        monkeypatch.setattr(interactions, "MAX_CELLS", 1)
+        monkeypatch.setattr(margin_space, "MAX_CELLS", 1)
     cells = InteractionLikelihood(release)
     assert cells.space.is_joint != by_tree
     log_rates = np.random.default_rng(3).normal(size=cells.space.size) + 3
@@ -98,7 +98,7 @@ def test_where_nothing_is_in_doubt_it_agrees_with_chi_square(statistic):
 
 def test_on_a_junction_tree(monkeypatch):
     release = released(0.5)
-    monkeypatch.setattr(interactions, "MAX_CELLS", 1)
+    monkeypatch.setattr(margin_space, "MAX_CELLS", 1)
     model = LogLinearModel(release, [("A",), ("B", "C")])
     test = model_test(model, pvalue="bootstrap", n_boot=39, rng=1)
     asymptotic = model_test(model, pvalue="asymptotic")

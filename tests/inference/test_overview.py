@@ -1,5 +1,6 @@
 """The overview of all pairs: against one pair at a time, the classical answers, and margins."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -194,3 +195,13 @@ def test_an_interval_that_ends_at_its_estimate_is_explained():
     # Nor is a perfect association, whose interval ends at 1.
     perfect = dpc.Release.exact([[50, 0], [0, 50]], domain)
     assert not any("lower tail" in note for note in dpc.association_overview(perfect).notes)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda one: one.copy()])
+def test_a_copy_keeps_its_notes_and_shares_no_number(again):
+    overview = dpc.association_overview(dpc.Release.exact(COUNTS, DOMAIN))
+    other = again(overview)
+    assert other.notes == overview.notes
+    assert repr(other) == repr(overview)
+    other.loc[0, "pvalue"] = 0.5
+    assert repr(other) != repr(overview)

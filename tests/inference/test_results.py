@@ -16,6 +16,7 @@ from statsmodels.stats.contingency_tables import Table, Table2x2
 from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, ExistenceWarning, ModelError, ReleaseError
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.profile import Profile
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.risks import odds_ratio
 from dpcontingency.inference.rows import CellRows
@@ -1069,3 +1070,34 @@ def test_a_score_interval_of_an_infinite_estimate_ends_where_the_statistic_cross
     means = design.T @ fitted
     information = moments - np.outer(means, means) / fitted.sum()
     assert score @ np.linalg.pinv(information) @ score == pytest.approx(3.8415, abs=1e-2)
+
+
+class TwoHills:
+    """A likelihood of a coefficient and a nuisance: the lower hill is wider and far to the left."""
+
+    def __init__(self, at):
+        offsets = np.array([at - [0.0, 0.0], at - [-3.0, 5.0]])
+        slopes = -offsets * [1.0, 50.0]
+        logs = (offsets * slopes).sum(axis=1) / 2 - [0.0, 0.3]
+        self.value = np.logaddexp(*logs)
+        share = np.exp(logs - self.value)
+        self.gradient = share @ slopes
+        self._spread = (slopes.T * share) @ slopes - np.outer(self.gradient, self.gradient)
+
+    def observed(self):
+        return np.diag([1.0, 50.0]) - self._spread
+
+    def complete(self):
+        return np.diag([1.0, 50.0])
+
+    def reach(self, step):
+        return float(np.abs(step).max())
+
+
+def test_the_second_end_of_an_interval_is_sought_from_the_estimate():
+    """The first one lies on another hill, from which no way leads back."""
+    profile = Profile(TwoHills, np.zeros(2), np.array([1.0, 0.0]), np.diag([1.0, 0.02]))
+    lower, upper = profile.interval(TwoHills(np.zeros(2)).value, 0.05)
+    half = stats.chi2.isf(0.05, 1) / 2
+    assert lower == pytest.approx(-3 - np.sqrt(2 * (half - 0.3)), abs=1e-3)
+    assert upper == pytest.approx(np.sqrt(2 * half), abs=1e-3)

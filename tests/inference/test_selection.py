@@ -12,7 +12,8 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference.families import all_kway, conditional, mutual, saturated
 from dpcontingency.inference.formula import generating_class
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.selection import Selection, kway_tests, partial_association, step
+from dpcontingency.inference.order_tests import kway_tests, partial_association
+from dpcontingency.inference.selection import Selection, step
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.publish_margins import simulate_margins

@@ -12,7 +12,7 @@ import pytest
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError, PrivacyError
-from dpcontingency.inference import interactions, results
+from dpcontingency.inference import margin_space, results
 from dpcontingency.inference.comparison import compare
 from dpcontingency.inference.hypothesis import independence_test, model_test
 from dpcontingency.inference.loglinear import LogLinearModel
@@ -34,7 +34,7 @@ COUNTS = np.random.default_rng(7).integers(0, 40, SMALL.shape)
 def both(monkeypatch, release, generators, **options):
     """The fit by the joint table, and that by a junction tree."""
     one = LogLinearModel(release, generators, **options).fit(warn_convergence=False)
-    monkeypatch.setattr(interactions, "MAX_CELLS", 1)
+    monkeypatch.setattr(margin_space, "MAX_CELLS", 1)
     model = LogLinearModel(release, generators, **options)
     assert not model.space.is_joint
     two = model.fit(warn_convergence=False)
@@ -93,7 +93,7 @@ def test_tests_and_odds_ratios_are_the_same(monkeypatch, margins):
     smaller = margins[1:]
     for statistic in ("lr", "score", "wald"):
         here = model_test(LogLinearModel(release, smaller), statistic=statistic)
-        monkeypatch.setattr(interactions, "MAX_CELLS", 1)
+        monkeypatch.setattr(margin_space, "MAX_CELLS", 1)
         there = model_test(LogLinearModel(release, smaller), statistic=statistic)
         monkeypatch.undo()
         assert there.statistic == pytest.approx(here.statistic, rel=1e-6)
