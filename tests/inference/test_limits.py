@@ -260,7 +260,7 @@ def test_most_cells_may_go_to_their_limit_together(n_factors, n, seed):
     release = few_records_in_many_cells(n_factors, n, seed)
     result = quiet(release, all_kway(release.domain, 3))
     assert result.converged, result.reason
-    assert result.iterations < 150
+    assert result.iterations < 120
     face = result.fittedvalues.to_numpy() > 0
     fitted = np.where(face, result.fittedvalues, 1.0)
     point = result.model.cells.at(np.where(face, np.log(fitted), -np.inf))
