@@ -320,7 +320,7 @@ class InteractionLikelihood:
 
     def free_dimension(self, face: npt.NDArray[np.bool_]) -> int:
         """How many numbers a model may explain: the measured ones."""
-        return self.measured.size
+        return 0 if self._is_empty else self.measured.size
 
     def information(self, fitted: Array) -> MeasuredCurvature:
         """What the release is expected to say of the log rates: V B' (S + B V B')^-1 B V."""
@@ -353,8 +353,15 @@ class InteractionLikelihood:
         """G (S + G)^-1 G for G = B V B'."""
         return spread @ _solve(self.covariance + spread, spread)
 
+    @property
+    def _is_empty(self) -> bool:
+        """Whether the public total says that there is no record."""
+        return self.totals is not None and float(self.totals[0]) == 0.0
+
     def _cumulant(self, eta: Array) -> tuple[float, Array]:
         """K(eta), and its gradient: the means."""
+        if self._is_empty:  # whatever the rates
+            return 0.0, np.zeros(self.space.size)
         log_sum, shares = self.space.sums(eta)
         if self.totals is None:
             total = math.exp(min(log_sum, LARGEST_RATE))

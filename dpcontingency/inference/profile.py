@@ -200,6 +200,11 @@ class Profile:
             return float(np.sqrt(max(fall, 0.0))) - reach
 
         inside, outside, before = 0.0, reach * scale, -reach
+        if score is not None and excess(inside) >= 0:
+            # The search ended on the way to infinity, where the statistic is no longer 0: what the
+            # likelihood says of that end stands.
+            return self._end(side, top, reach, scale, None)
+        last = np.nan
         while True:
             while (height := excess(outside)) < 0:
                 level = outside - inside > 1 and height - before < LEVEL * (reach + before)
@@ -212,6 +217,8 @@ class Profile:
             found = float(brentq(excess, inside, outside, xtol=ROUNDING * scale, rtol=1e-9))
             end = self.estimate + side * found
             self._challenge(end)
-            if excess(found) > -SAME:
+            # A statistic that jumps across the quantile has no other root there.
+            if excess(found) > -SAME or abs(found - last) <= 10 * ROUNDING * scale:
                 return end
+            last = found
             inside, outside, before = found, found + 0.1 * max(found, scale), -reach

@@ -44,6 +44,14 @@ __all__ = ["Fit", "LogLinearResults"]
 Array = npt.NDArray[np.float64]
 
 
+def _load(path: str | Path) -> LogLinearResults:
+    """In the place of statsmodels' `load`, which unpickles, until models are there to be remade."""
+    raise ModelError(
+        "Results are read with their model: import dpcontingency as dpc, and call "
+        f"dpc.LogLinearResults.load({str(path)!r})."
+    )
+
+
 class LogLinearResults(CellResults):
     """What `LogLinearModel.fit` returns.
 
@@ -64,7 +72,7 @@ class LogLinearResults(CellResults):
         Whether all parameters have finite estimates.
     """
 
-    load: ClassVar[Callable[[str | Path], LogLinearResults]]
+    load: ClassVar[Callable[[str | Path], LogLinearResults]] = staticmethod(_load)
 
     # -- fit -----------------------------------------------------------------------------------
 

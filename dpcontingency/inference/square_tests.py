@@ -172,6 +172,8 @@ def marginal_homogeneity_test(
     )
     if not fit.converged:
         return replace(result, reason=f"the saturated fit did not converge: {fit.reason}")
+    if given.totals is not None and not np.any(given.totals):
+        return replace(result, reason="there are no records")
     difference, covariance = _difference_of_margins(given, fit, centred=statistic == "wald")
     values, vectors = np.linalg.eigh(covariance)
     kept = values > 1e-10 * max(values.max(initial=0.0), 1e-300)

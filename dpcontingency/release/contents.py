@@ -190,8 +190,9 @@ class ReleaseContents:
     def _gap(self, table: Array) -> tuple[Array, Array]:
         """How far a table is from the public totals, and how far rounding can bring it."""
         totals = np.zeros(()) if self.totals is None else self.totals
-        # The noisy table is what other tables are computed from, however small they are.
-        size = np.maximum(self._sums(np.abs(self.noisy)), np.maximum(totals, 1.0))
+        # Others are computed from the noisy table, and a margin of small cells from large ones, of
+        # the size of the noise.
+        size = np.maximum(self._sums(np.abs(self.noisy)), np.maximum(totals, max(1.0, self.sigma)))
         return np.abs(self._sums(table) - totals), ROUNDING * size
 
     def _sums(self, table: Array) -> Array:

@@ -310,3 +310,16 @@ def test_residuals_of_released_margins(neighbours):
     np.testing.assert_allclose(
         frame["resid_adjusted"], gap / np.sqrt(np.diag(spread - of_mean)), rtol=1e-6
     )
+
+
+@pytest.mark.filterwarnings("ignore::dpcontingency.errors.ExistenceWarning")
+def test_margins_of_no_records_say_so():
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    release = simulate_margins(
+        np.zeros((2, 2), dtype=int), domain, [("A", "B")], GDP(1.0), np.random.default_rng(3)
+    )
+    fit = LogLinearModel(release, "[A][B]").fit()
+    assert fit.existence.open == tuple(fit.params.index)
+    assert fit.df_resid == 0
+    np.testing.assert_array_equal(fit.fittedvalues, 0)
+    assert "no degrees of freedom" in independence_test(release, "A", "B").reason

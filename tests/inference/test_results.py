@@ -2,6 +2,8 @@
 
 import inspect
 import itertools
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -1101,3 +1103,52 @@ def test_the_second_end_of_an_interval_is_sought_from_the_estimate():
     half = stats.chi2.isf(0.05, 1) / 2
     assert lower == pytest.approx(-3 - np.sqrt(2 * (half - 0.3)), abs=1e-3)
     assert upper == pytest.approx(np.sqrt(2 * half), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("noisy", "sigma", "generators"),
+    [
+        # The statistic jumps over its quantile and has no root there.
+        (
+            [[[0.18, 22.11], [-5.27, -2.1]], [[21.42, 6.27], [-6.59, -6.03]]],
+            14.142,
+            [("A", "B"), ("B", "C")],
+        ),
+        # The search ends on the way to infinity, where the statistic is above its quantile.
+        ([[-9.67, 0.2], [30.85, 8.63]], 4.714, [("A", "B")]),
+        ([[-2.79, -1.78], [22.08, 15.53], [-1.02, -2.03]], 7.07, [("A", "B")]),
+    ],
+)
+def test_a_score_interval_has_ends_beside_infinite_estimates(noisy, sigma, generators):
+    noisy = np.array(noisy)
+    domain = Domain({name: range(n) for name, n in zip("ABC", noisy.shape, strict=False)})
+    release = Release.from_noisy_table(noisy, domain, sigma=sigma, n_total=30)
+    fit = LogLinearModel(release, generators).fit(warn_convergence=False)
+    assert not fit.existence.exists
+    ends = fit.conf_int(method="score").to_numpy()
+    assert not np.isnan(ends).any()
+    known = fit.params.notna()
+    assert (ends[known, 0] <= fit.params[known]).all()
+    assert (fit.params[known] <= ends[known, 1]).all()
+
+
+def test_results_are_never_unpickled_whichever_module_comes_first(tmp_path):
+    """statsmodels' `load` runs what a pickle says."""
+    code = (
+        "import pickle\n"
+        "class Evil:\n"
+        "    def __reduce__(self):\n"
+        "        return print, ('run',)\n"
+        "pickle.dump(Evil(), open('evil.json', 'wb'))\n"
+        "from dpcontingency.inference.results import LogLinearResults\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        LogLinearResults.load('evil.json')\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__)\n"
+        "    import dpcontingency.inference.loglinear\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["ModelError", "ReleaseError"]

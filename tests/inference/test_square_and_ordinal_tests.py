@@ -203,3 +203,13 @@ def test_cmh_needs_strata():
         cmh_test(Release.exact(counts, domain), "A", "B", ())
     with pytest.raises(ModelError, match="named once"):
         cmh_test(Release.exact(counts, domain), "A", "B", "B")
+
+
+@pytest.mark.parametrize("statistic", ["score", "wald"])
+def test_margins_of_nobody_are_not_compared(statistic):
+    noisy = [[3.0, -2.0, 5.0], [4.0, -10.0, 0.0], [-3.0, 2.0, 1.0]]
+    domain = Domain({"A": [1, 2, 3], "B": [1, 2, 3]})
+    release = Release.from_noisy_table(noisy, domain, sigma=10.0, n_total=0)
+    test = marginal_homogeneity_test(release, "A", "B", statistic=statistic)
+    assert np.isnan(test.pvalue)
+    assert test.reason == "there are no records"

@@ -218,3 +218,15 @@ def test_every_part_of_an_honest_release_is_one(tmp_path):
     assert len(parts) > 500
     for part in parts:
         assert Release.from_dict(json.loads(json.dumps(part.to_dict()))).to_dict()
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-9])
+def test_rounding_of_vast_noise_is_no_contradiction(mu):
+    """A margin over the strata is as small as their totals, and made of cells as large as noise."""
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v", "w"]})
+    table = ContingencyTable([[1, 0, 2], [3, 1, 0]], domain)
+    for _ in range(20):  # refused in nine of ten
+        release = release_table(table, GDP(mu), strata=["A"])
+        assert release.margin("A").noisy == pytest.approx([3, 4], abs=1e-9 * release.sigma)
+        samples = [release_table(table, GDP(mu)) for _ in range(2)]
+        combine_samples(samples)[0].margin("sample")
