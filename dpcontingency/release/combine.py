@@ -101,7 +101,7 @@ def _origin(releases: Sequence[Release]) -> Origin:
 
 
 def _checked(releases: Any) -> list[Release]:
-    if not isinstance(releases, Sequence):
+    if isinstance(releases, str) or not isinstance(releases, Sequence):
         raise ReleaseError(
             f"Samples are a list of two Releases or more; got {type(releases).__name__}."
         )
