@@ -140,6 +140,25 @@ def test_another_version_is_refused(saved, version):
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize("value", [10**4000, [10**4000], "z" * 4000, {"q" * 3000: 1}], ids=type)
+def test_messages_quote_no_more_of_a_forged_file_than_a_line_holds(saved, value):
+    document, said = json.loads(saved.read_text()), []
+    for path in paths_of(document):
+        if path and path[0] not in ("checksum", "provenance"):
+            forged = json.loads(saved.read_text())
+            _at(forged, path[:-1])[path[-1]] = value
+            forged.pop("checksum")
+            saved.with_name("forged.json").write_text(
+                json.dumps(files.document_of(forged, files.RELEASE))
+            )
+            try:
+                load_release(saved.with_name("forged.json"))
+            except ReleaseError as error:
+                said.append(str(error))
+    assert len(said) > 20
+    assert max(map(len, said)) < 600
+
+
 @pytest.mark.parametrize(
     "content",
     [
