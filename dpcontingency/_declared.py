@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcontingency._labels import Label, label_text
 from dpcontingency.bins import Bins
-from dpcontingency.errors import DomainError
+from dpcontingency.errors import DomainError, shown
 
 
 def with_bins(
@@ -38,10 +38,12 @@ def with_bins(
 def checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
     """The levels of a factor, plain and all different."""
     if not isinstance(name, str) or not name:
-        raise DomainError(f"A factor name is non-empty text; got {name!r}.")
+        raise DomainError(f"A factor name is non-empty text; got {shown(name)}.")
     ordered = isinstance(values, Sequence | np.ndarray) or hasattr(values, "to_list")
     if isinstance(values, str | bytes) or not ordered:
-        raise DomainError(f"The levels of {name!r} are a sequence of labels; got {values!r}.")
+        raise DomainError(
+            f"The levels of {shown(name)} are a sequence of labels; got {shown(values)}."
+        )
     levels = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
     if not levels:
         raise DomainError(f"Factor {name!r} has no level: declare at least one.")
@@ -50,7 +52,7 @@ def checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
         if not isinstance(level, str | int | float | bool) or not finite:
             raise DomainError(
                 f"A level is text, an integer, a finite number or a boolean; factor {name!r} has "
-                f"{level!r}. To count missing values, declare a text level such as 'missing'."
+                f"{shown(level)}. To count missing values, declare a text level such as 'missing'."
             )
     texts = Counter(map(label_text, levels))
     twice = [text for text, times in texts.items() if times > 1]
@@ -70,6 +72,6 @@ def checked_scores(
     if len(scores) != len(levels) or not all(map(math.isfinite, scores)):
         raise DomainError(
             f"Factor {name!r} has {len(levels)} levels and needs as many scores, each a finite "
-            f"number; got {values!r}."
+            f"number; got {shown(values)}."
         )
     return scores

@@ -198,14 +198,14 @@ def _in_files(records: str | os.PathLike[str], engine: Any) -> Source:
         )
     if "://" not in path and not glob.glob(path, recursive=True):
         raise RecordsError(f"There is no file {path!r}: check the path.")
-    found = engine.con.execute("SELECT file FROM glob(?)", [path]).fetchall()
+    found = _found(path, engine)
     folders = [name for name in glob.glob(path, recursive=True) if os.path.isdir(name)]
     if "://" not in path and folders:
         raise RecordsError(
             f"{folders[0]!r} is a folder: name the files in it, as in 'folder/*.csv'."
         )
     # A name in some files only would be passed over: that of a column of counts, for one.
-    first, *others = [file for (file,) in found] or [path]
+    first, *others = found or [path]
     names = _column_names(first, path, is_text, engine)
     if not names:
         raise RecordsError(f"{path!r} is empty: the first line of a CSV file names its columns.")
@@ -221,6 +221,28 @@ def _in_files(records: str | os.PathLike[str], engine: Any) -> Source:
     return _in_engine(
         read(path, **(_CSV | {"header": True} if is_text else _FILES)), names, engine, is_text
     )
+
+
+def files_of(records: str) -> list[str]:
+    """The files on this machine that a path or glob of records stands for; none if it is no such.
+
+    Raises
+    ------
+    RecordsError
+        If DuckDB cannot say.
+    """
+    path = os.path.expanduser(records)
+    if "://" in path and not path.startswith("file:"):
+        return []  # somewhere in the web, which is not asked without need
+    engine = ibis.duckdb.connect()
+    try:
+        return shielded(_found, path, engine)
+    finally:
+        engine.disconnect()
+
+
+def _found(path: str, engine: Any) -> list[str]:
+    return [file for (file,) in engine.con.execute("SELECT file FROM glob(?)", [path]).fetchall()]
 
 
 def _is_csv(path: str) -> bool:

@@ -7,6 +7,7 @@ becomes of errors, is here.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -125,6 +126,10 @@ def _in_words(error: Exception) -> str:
         near = list(getattr(error, "possibilities", None) or ())
         if near:
             return f"No such option: {getattr(error, 'option_name', '')}; did you mean {near[0]}?"
+        number = re.match(r"Invalid value for '(.+?)': .*\b(integer|float|number)\b", text, re.S)
+        if number:
+            kind = "whole number, such as 1000" if number[2] == "integer" else "number, such as 0.5"
+            return f"{number[1]} is a {kind}."
         return text.removeprefix("Invalid value: ")  # its words for a message that has its own
     if isinstance(error, OSError) and error.strerror is not None:
         if error.filename is None:  # which files have, and standard output has not

@@ -122,7 +122,7 @@ class Domain:
             self._known(n): checked_scores(n, s, declared[n]) for n, s in (scores or {}).items()
         }
         if isinstance(ordered, str):
-            raise DomainError(f"`ordered` is a sequence of factor names: write [{ordered!r}].")
+            raise DomainError(f"`ordered` is a sequence of factor names: write [{shown(ordered)}].")
         ordinal = {name for name, cut in binned.items() if len(cut) == len(declared[name])}
         asked = {self._known(name) for name in ordered} | set(scored) | ordinal
         put(self, "_bins", MappingProxyType(binned))
@@ -264,7 +264,9 @@ class Domain:
         keys = ("factors", "ordered", "scores", "structural_zeros", "bins", "observed")
         for key in content:
             if key not in keys:
-                raise DomainError(f"A domain file has no key {key!r}; {did_you_mean(key, keys)}")
+                raise DomainError(
+                    f"A domain file has no key {shown(key)}; {did_you_mean(key, keys)}"
+                )
         bins = content.get("bins") or {}
         if not isinstance(bins, Mapping):
             raise DomainError("`bins` is a mapping of factor to the edges of its bins.")
@@ -451,7 +453,7 @@ class Domain:
             if not isinstance(zero, Mapping) or not zero:
                 raise DomainError(
                     "Each structural zero is a mapping of factor to level, such as "
-                    f'{{"Sex": "male", "Pregnant": "yes"}}; got {zero!r}.'
+                    f'{{"Sex": "male", "Pregnant": "yes"}}; got {shown(zero)}.'
                 )
             cell = {n: self._levels[n][self.index(n, zero[n])] for n in self.names if n in zero}
             for name in zero:

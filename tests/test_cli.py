@@ -271,7 +271,7 @@ def test_an_output_is_never_replaced_unasked(folder, tmp_path):
         (["--epsilon", 1], "--epsilon and --delta go together"),
         (["--delta", 1e-6], "--epsilon and --delta go together"),
         (["--mu", -1], "mu must be a positive finite number"),
-        (["--mu", "much"], "valid number"),
+        (["--mu", "much"], "--mu is a number, such as 0.5."),
         (["--mu", 1, "--mechanism", "RankDeficientJamesStien"], "'RankDeficientJamesStein'?"),
         (["--mu", 1, "--neighbours", "replace"], "did you mean 'replace-one'?"),
         (["--mu", 1, "--strata", "dept"], "did you mean 'Dept'?"),

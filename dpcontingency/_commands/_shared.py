@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -153,19 +154,27 @@ def fresh(path: Path, force: bool, *others: str | Path | None) -> Path:
     """The path of an output that may be written; asked before any work or privacy is spent.
 
     It is none of the other files of the command, whatever --force says: writing would destroy
-    records, or the books of a ledger.
+    records, or the books of a ledger. That it can be written is tried, and leaves nothing.
     """
-    if path.is_dir():
+    # By os.path, which answers where pathlib raises: for loops of links and over-long names.
+    if os.path.isdir(path):
         misuse(f"{path} is a folder: name a file in it.")
-    if path.exists() and not path.is_file():
-        misuse(f"{path} is no plain file: choose another name for the output.")
-    if path.resolve() in {Path(other).resolve() for other in others if other is not None}:
-        misuse(f"{path} is another file of this command too: choose another name for the output.")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         misuse(f"There is no folder {path.parent}: make it, or choose another.")
+    if any(_is_same(path, other) for other in others if other is not None):
+        misuse(f"{path} is another file of this command too: choose another name for the output.")
+    files.check_writable(path)
     if path.exists() and not force:
         misuse(f"{path} exists already: choose another name, or pass --force to replace it.")
     return path
+
+
+def _is_same(one: Path, other: str | Path) -> bool:
+    """Whether two names are of one file, whatever links or capitals they are written with."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one is not there yet
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def domain_of(path: Path) -> Domain:

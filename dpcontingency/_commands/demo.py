@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from dpcontingency._commands._plain import release_as_data
-from dpcontingency._commands._shared import Force, Json, epilog, misuse, opened, print_json
+from dpcontingency._commands._shared import Force, Json, epilog, fresh, misuse, opened, print_json
 from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import ReleaseError
@@ -47,19 +47,25 @@ def run(
     domain = Domain.from_yaml(demo_file("ucb_admissions_domain.yaml"))
     for name, is_own in (("release.json", _is_own_release), ("report.html", _is_own_report)):
         path = output / name
-        if path.is_dir() or (path.exists() and not force and not is_own(path, domain)):
-            misuse(f"{path} is there already and no demo wrote it: choose another --output.")
+        if path.is_dir():
+            misuse(f"{path} is a folder: choose another --output.")
+        if path.exists() and not force and not is_own(path, domain):
+            misuse(
+                f"{path} is there already and no demo wrote it: choose another --output, or pass "
+                "--force to replace it."
+            )
+    output.mkdir(parents=True, exist_ok=True)
+    release, report = (fresh(output / name, True) for name in ("release.json", "report.html"))
     table = tabulate(demo_file("ucb_admissions_records.csv"), domain)
     made = release_table(table, GDP(mu=1))
     marginal = independence_test(made, "Admit", "Gender")
     conditional = independence_test(made, "Admit", "Gender", given=("Dept",))
     model = LogLinearModel.from_formula("Admit*Dept + Gender*Dept", made)
     results = model.fit(warn_convergence=False)
-    output.mkdir(parents=True, exist_ok=True)
-    made.save(output / "release.json")
+    made.save(release)
     write_report(
         made,
-        output / "report.html",
+        report,
         models=[results],
         tests=[marginal, conditional],
         title=TITLE,
@@ -67,15 +73,15 @@ def run(
     if as_json:
         print_json(
             {
-                "report": str(output / "report.html"),
-                "release": {"output": str(output / "release.json"), **release_as_data(made)},
+                "report": str(report),
+                "release": {"output": str(release), **release_as_data(made)},
                 "marginal": plain.of_test(marginal),
                 "conditional": plain.of_test(conditional),
                 "model": plain.of_fit(results),
             }
         )
         return
-    typer.echo(f"Report: {output / 'report.html'}")
+    typer.echo(f"Report: {report}")
     for line in _simpson(made, marginal, conditional, results):
         typer.echo(line)
 

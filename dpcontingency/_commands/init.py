@@ -9,6 +9,7 @@ import typer
 
 from dpcontingency._commands._shared import Force, Json, epilog, fresh, print_facts, print_json
 from dpcontingency._draft import look_at, text_of
+from dpcontingency._records import files_of
 from dpcontingency.privacy.stamp import NOT_PRIVATE
 from dpcontingency.release import files
 
@@ -46,7 +47,7 @@ def run(
     of many values are left to bins, whose edges only you can choose; identifiers, dates and counts
     are left out, and the file says why.
     """
-    target = fresh(output, force, records)
+    target = fresh(output, force, *files_of(records))
     columns = look_at(records, factor)
     files.write_text(target, text_of(columns))
     factors = [column for column in columns if column.kind == "factor"]

@@ -127,7 +127,7 @@ def run(
 
     Of a test: its power, or the loss or the records that it needs. Of margins: the noise of each.
     """
-    target = None if curve is None else fresh(curve, force)
+    target = None if curve is None else fresh(curve, force, domain, alternative, null)
     if target is not None:
         check_format(target)
     losses = (mu, epsilon, delta, rho)

@@ -81,7 +81,7 @@ def _loss(privacy: GDP, as_json: bool) -> None:
 
 
 def _ledger(path: Path, as_json: bool) -> None:
-    if not path.exists():
+    if not path.exists() or path.stat().st_size == 0:  # as an empty one was not made yet
         misuse(f"There is no ledger {path}: release with --ledger and --budget starts one.")
     books = PrivacyLedger(path)
     entries = books.entries

@@ -31,6 +31,7 @@ from dpcontingency._commands._shared import (
     print_facts,
     print_json,
 )
+from dpcontingency._records import files_of
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
@@ -119,7 +120,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Tabulate confidential records and release the table with noise."""
-    target = fresh(output, force, records, domain, ledger)
+    target = fresh(output, force, *files_of(records), domain, ledger)
     privacy = loss(mu, epsilon, delta, rho)
     declared = domain_of(domain)
     if margins and (mechanism or strata):

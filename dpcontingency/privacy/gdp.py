@@ -347,14 +347,14 @@ def _positive(name: str, value: float) -> float:
 def _nonnegative(name: str, value: float) -> float:
     number = _number(name, value)
     if not (0 <= number < math.inf):
-        raise PrivacyError(f"{name} must be a finite number, at least 0; got {value}.")
+        raise PrivacyError(f"{name} must be a finite number, at least 0; got {shown(value)}.")
     return number
 
 
 def _probability(name: str, value: float) -> float:
     number = _number(name, value)
     if not (0 <= number < 1):
-        raise PrivacyError(f"{name} is a probability in [0, 1); got {value}.")
+        raise PrivacyError(f"{name} is a probability in [0, 1); got {shown(value)}.")
     return number
 
 
@@ -374,4 +374,4 @@ def _number(name: str, value: float) -> float:
     except OverflowError:
         return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError):
-        raise PrivacyError(f"{name} must be a number; got {value!r}.") from None
+        raise PrivacyError(f"{name} must be a number; got {shown(value)}.") from None

@@ -17,9 +17,10 @@ from urllib.parse import quote
 from dpcontingency._labels import on_one_line
 from dpcontingency._language import argument, phrase
 from dpcontingency._paths import path_of
-from dpcontingency.errors import PrivacyError
+from dpcontingency.errors import PrivacyError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, root_down, root_up
 from dpcontingency.privacy.neighbours import (
+    RELATIONS,
     REPLACE_ONE,
     checked_relation,
     checked_strata,
@@ -114,11 +115,13 @@ class PrivacyLedger:
         strata: Sequence[str] | None = None,
     ) -> None:
         if budget is not None and not isinstance(budget, GDP):
-            raise PrivacyError(f"The budget is a GDP object such as GDP(mu=1); got {budget!r}.")
+            raise PrivacyError(
+                f"The budget is a GDP object such as GDP(mu=1); got {shown(budget)}."
+            )
         if neighbours is not None:
             checked_relation(neighbours)
         if strata is not None:
-            strata = checked_strata(strata)
+            strata = checked_strata(strata, neighbours or REPLACE_ONE)
         if str(path) == ":memory:":
             raise PrivacyError("A ledger is a file: a budget in memory would be forgotten.")
         try:
@@ -138,8 +141,7 @@ class PrivacyLedger:
             self._terms = self._read_terms(connection)
             self._identity = self._read_identity(connection)
             self._seen = self._number_of_entries(connection)
-        mu, self.neighbours, self.strata = self._terms
-        self.budget = GDP(float(mu))
+        self.budget, self.neighbours, self.strata = self._terms
         if budget is not None and budget != self.budget:
             raise PrivacyError(
                 f"{self.path} was opened with a budget of mu = {self.budget.mu}, not "
@@ -155,10 +157,7 @@ class PrivacyLedger:
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Every spending, in order."""
         with self._transaction() as connection:
-            rows = connection.execute(
-                "select number, mu, what, checksum from entry order by number"
-            ).fetchall()
-        return tuple(LedgerEntry(n, float(mu), what, checksum) for n, mu, what, checksum in rows)
+            return self._read_entries(connection)
 
     @property
     def spent(self) -> float:
@@ -194,13 +193,20 @@ class PrivacyLedger:
         Raises
         ------
         PrivacyError
-            If less than this is left, the neighbours or strata are not the ledger's, or the
-            file is no longer the ledger that was opened; nothing is spent then.
+            If less than this is left, the neighbours or strata are not the ledger's, an argument
+            is of another type, or the file is no longer the ledger that was opened; nothing is
+            spent then.
         """
-        self._check_relation(neighbours, strata)
+        if not isinstance(privacy, GDP):
+            raise PrivacyError(
+                f"The privacy loss is a GDP object such as GDP(mu=0.5); got {shown(privacy)}."
+            )
+        if not isinstance(what, str):
+            raise PrivacyError(f"What is released is said in words, a text; got {shown(what)}.")
+        checked_relation(neighbours)
+        self._check_relation(neighbours, checked_strata(strata, neighbours))
         with self._transaction() as connection:
-            rows = connection.execute("select mu from entry").fetchall()
-            left = self._left(float(mu) for (mu,) in rows)
+            left = self._left(entry.mu for entry in self._read_entries(connection))
             if privacy.mu > left:
                 raise PrivacyError(
                     f"{self.path} has mu = {left:.6g} left of {self.budget.mu:.6g}, and this "
@@ -214,6 +220,11 @@ class PrivacyLedger:
 
     def finish(self, number: int, checksum: str) -> None:
         """Record the checksum of the release that an entry paid for."""
+        if not (isinstance(number, int) and isinstance(checksum, str)):
+            raise PrivacyError(
+                "An entry is finished by its number, which `reserve` gave, and the checksum of a "
+                f"release, a text; got {shown(number)} and {shown(checksum)}."
+            )
         with self._transaction() as connection:
             changed = connection.execute(
                 "update entry set checksum = ? where number = ? and checksum is null",
@@ -253,11 +264,29 @@ class PrivacyLedger:
                 terms = repr(budget.mu), neighbours, json.dumps(strata)
                 connection.execute("insert into ledger values (1, ?, ?, ?)", terms)
 
-    def _read_terms(self, connection: sqlite3.Connection) -> tuple[str, str, tuple[str, ...]]:
-        mu, neighbours, strata = connection.execute(
-            "select mu, neighbours, strata from ledger"
-        ).fetchone()
-        return mu, neighbours, tuple(json.loads(strata))
+    # What is wrong with a file is a ValueError, which `_connection` says in a sentence.
+
+    def _read_terms(self, connection: sqlite3.Connection) -> tuple[GDP, str, tuple[str, ...]]:
+        found = connection.execute("select mu, neighbours, strata from ledger").fetchone()
+        if found is None:
+            raise ValueError("it has no budget")
+        budget = GDP(_loss(found[0], "its budget"))
+        if found[1] not in RELATIONS:
+            raise ValueError(f"its neighbour relation is {shown(found[1])}")
+        strata = json.loads(found[2])
+        if not (isinstance(strata, list) and all(isinstance(name, str) for name in strata)):
+            raise ValueError(f"its strata are {shown(found[2])}")
+        return budget, found[1], tuple(strata)
+
+    def _read_entries(self, connection: sqlite3.Connection) -> tuple[LedgerEntry, ...]:
+        rows = connection.execute("select number, mu, what, checksum from entry order by number")
+        entries = []
+        for number, mu, what, checksum in rows:
+            if not (isinstance(what, str) and isinstance(checksum, str | None)):
+                raise ValueError(f"the words of entry {number} are no text")
+            loss = _loss(mu, f"the loss of entry {number}")
+            entries.append(LedgerEntry(number, loss, what, checksum))
+        return tuple(entries)
 
     def _read_identity(self, connection: sqlite3.Connection) -> str:
         """What tells this file from one that is made in its place with the same terms.
@@ -317,10 +346,26 @@ class PrivacyLedger:
             connection.close()  # an open transaction is rolled back
 
     def __repr__(self) -> str:
+        budget = ceil_digits(self.budget.mu)
+        try:
+            state = f"mu = {ceil_digits(self.spent)} of {budget} spent"
+        except PrivacyError:  # a repr is asked for where errors are looked into
+            fault = "cannot be used" if os.path.exists(self.path) else "is gone"
+            state = f"mu = {budget}, but the file {fault}"
         return (
-            f"<PrivacyLedger {self.path.name}: mu = {ceil_digits(self.spent)} of "
-            f"{ceil_digits(self.budget.mu)} spent ({in_words(self.neighbours, self.strata)})>"
+            f"<PrivacyLedger {self.path.name}: {state} ({in_words(self.neighbours, self.strata)})>"
         )
+
+
+def _loss(text: object, what: str) -> float:
+    """A loss as it stands in the file; what is no loss would be spent as nothing, or give back."""
+    try:
+        mu = float(text) if isinstance(text, str) else math.nan
+    except ValueError:
+        mu = math.nan
+    if not 0 < mu < math.inf:
+        raise ValueError(f"{what} is {shown(text)}, which is no positive finite number")
+    return mu
 
 
 def _decimal(mu: float) -> Fraction:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from dpcontingency._language import argument
 from dpcontingency.errors import PrivacyError, did_you_mean, shown
 
 REPLACE_ONE = "replace-one"
@@ -16,18 +16,32 @@ def checked_relation(relation: str) -> str:
     """A known relation, or an error that names the nearest one."""
     if relation not in RELATIONS:
         raise PrivacyError(
-            f"There is no neighbour relation {relation!r}; {did_you_mean(str(relation), RELATIONS)}"
+            f"There is no neighbour relation {shown(relation)}; "
+            f"{did_you_mean(str(relation), RELATIONS)}"
         )
     return relation
 
 
-def checked_strata(strata: object) -> tuple[Any, ...]:
-    """The names in a sequence of strata, or an error that shows how to write one."""
+def checked_strata(strata: object, relation: str) -> tuple[str, ...]:
+    """The names of strata under a relation, each once, or an error that shows how to write them."""
     if isinstance(strata, str):
         raise PrivacyError(f"`strata` is a sequence of factor names: write [{strata!r}].")
     if not isinstance(strata, Iterable):
         raise PrivacyError(f"`strata` is a sequence of factor names; got {shown(strata)}.")
-    return tuple(strata)
+    names = tuple(strata)
+    for name in names:
+        if not isinstance(name, str):
+            raise PrivacyError(
+                "Only one joint margin can be public, given by its factors such as "
+                f"['Sex', 'Age']; got {shown(name)}. Two public margins that overlap leave no "
+                "neighbouring pair to protect."
+            )
+    if names and relation == ADD_REMOVE:
+        raise PrivacyError(
+            "Under add-remove no total is public, so there are no strata: use "
+            f"{argument('neighbours', REPLACE_ONE)} with strata, or drop the strata."
+        )
+    return tuple(dict.fromkeys(names))
 
 
 def in_words(relation: str, strata: Sequence[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +14,13 @@ from typing import Any
 
 from dpcontingency._language import phrase
 from dpcontingency._paths import path_of
-from dpcontingency.errors import ReleaseError
+from dpcontingency.errors import ReleaseError, shown
 
 RELEASE = "dpcontingency-release"
 MARGINS = "dpcontingency-margins"
 RESULTS = "dpcontingency-results"
 VERSION = 1
+_BEGUN = ".dpcontingency-"  # what the names of half-written files begin with
 READERS = {
     RELEASE: "load_release",
     MARGINS: "MarginRelease.load",
@@ -78,8 +81,8 @@ def read_one_of(path: str | Path, kinds: Sequence[str]) -> tuple[str, dict[str, 
         raise ReleaseError(f"{path} is not a {' or '.join(kinds)} file{other}.")
     if document.get("version") != VERSION or type(document["version"]) is not int:
         raise ReleaseError(
-            f"{path} is a {kind} file of version {document.get('version')!r}; this package reads "
-            f"version {VERSION}. Upgrade dpcontingency to read it."
+            f"{path} is a {kind} file of version {shown(document.get('version'))}; this package "
+            f"reads version {VERSION}. Upgrade dpcontingency to read it."
         )
     if document.pop("checksum", None) != _checksum(document):
         raise ReleaseError(
@@ -104,14 +107,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         If the folder is not there or cannot be written to, or the path is that of a device, a pipe
         or a folder.
     """
-    given = path_of(path, ReleaseError)
-    try:
-        target = Path(os.path.realpath(given))
-        if target.exists() and not target.is_file():
-            raise ReleaseError(f"Cannot write {path}: it is no plain file. Choose another name.")
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise _unwritable(path, error) from None
+    target, handle, temporary = _begun(path)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -127,6 +123,48 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse what `write_bytes` would refuse, by beginning to write; nothing stays.
+
+    Raises
+    ------
+    ReleaseError
+        As `write_bytes`.
+    """
+    _, handle, temporary = _begun(path)
+    os.close(handle)
+    os.unlink(temporary)
+
+
+def _begun(path: str | Path) -> tuple[Path, int, str]:
+    """Where a path leads, and an open file beside it, by descriptor and name."""
+    given = path_of(path, ReleaseError)
+    try:
+        target = Path(os.path.realpath(given))
+        if given.is_symlink() and not os.path.isdir(target.parent):
+            raise ReleaseError(
+                f"Cannot write {path}: it is a link into {target.parent}, and there is no such "
+                "folder. Make it, or choose another name."
+            )
+        # Of the name itself, which may be too long for its folder where a temporary one is not.
+        with contextlib.suppress(FileNotFoundError):
+            mode = os.lstat(target).st_mode
+            if stat.S_ISLNK(mode):  # which only a link that cannot be followed leaves
+                raise ReleaseError(
+                    f"Cannot write {path}: it is a link that leads back to itself. Choose another "
+                    "name."
+                )
+            if not stat.S_ISREG(mode):
+                raise ReleaseError(
+                    f"Cannot write {path}: it is no plain file. Choose another name."
+                )
+        # A name of its own length, or a long name could not be written though it fits the folder.
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=_BEGUN)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    return target, handle, temporary
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

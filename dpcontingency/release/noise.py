@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from dpcontingency._language import phrase
-from dpcontingency.errors import ReleaseError
+from dpcontingency.errors import ReleaseError, shown
 
 Array = npt.NDArray[np.float64]
 
@@ -70,7 +70,7 @@ class GaussianNoise:
             strata = tuple(sorted(map(operator.index, self.strata)))
             if len(set(strata)) < len(strata) or not set(strata) <= set(range(variances.ndim)):
                 raise ReleaseError(
-                    f"Strata are axes of the table, 0 to {variances.ndim - 1}; got {strata}."
+                    f"Strata are axes of the table, 0 to {variances.ndim - 1}; got {shown(strata)}."
                 )
             object.__setattr__(self, "strata", strata)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpcontingency.errors import PrivacyError, did_you_mean
+from dpcontingency.errors import PrivacyError, did_you_mean, shown
 
 Array = npt.NDArray[np.float64]
 
@@ -90,5 +90,7 @@ def require(option: str, value: str, names: tuple[str, ...]) -> str:
         If it is not.
     """
     if not isinstance(value, str) or value not in names:
-        raise PrivacyError(f"There is no {option} {value!r}; {did_you_mean(str(value), names)}")
+        raise PrivacyError(
+            f"There is no {option} {shown(value)}; {did_you_mean(str(value), names)}"
+        )
     return value

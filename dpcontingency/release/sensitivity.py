@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from dpcontingency._language import argument
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrivacyError
 from dpcontingency.privacy.gdp import root_up
@@ -69,21 +68,10 @@ class Neighbours:
 
     def __post_init__(self) -> None:
         checked_relation(self.relation)
-        strata = checked_strata(self.strata)
+        strata = checked_strata(self.strata, self.relation)
         for name in strata:
-            if not isinstance(name, str):
-                raise PrivacyError(
-                    "Only one joint margin can be public, given by its factors such as "
-                    f"['Sex', 'Age']; got {name!r}. Two public margins that overlap leave no "
-                    "neighbouring pair to protect."
-                )
             self.domain.axis(name)
         object.__setattr__(self, "strata", tuple(n for n in self.domain.names if n in strata))
-        if self.strata and self.relation == ADD_REMOVE:
-            raise PrivacyError(
-                "Under add-remove no total is public, so there are no strata: use "
-                f"{argument('neighbours', 'replace-one')} with strata, or drop the strata."
-            )
         if self.dimension < 1:
             what, mend = (
                 ("every stratum has a single possible cell", "Name fewer strata.")

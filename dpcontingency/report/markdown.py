@@ -19,7 +19,7 @@ from dpcontingency.report.parts import (
     Text,
 )
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~&#])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~&#$])")
 _AT_START = re.compile(r"^(\s*)([-+=]|\d+[.)])(?=\s|$)")
 
 

@@ -1,9 +1,11 @@
 """Broken inputs, closed pipes, Ctrl-C, full disks, faults: one line, and nothing half-written."""
 
+import contextlib
 import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -147,8 +149,12 @@ def test_a_demo_replaces_its_own_files_only(tmp_path, folder):
     assert len(list(tmp_path.iterdir())) == 1
     (tmp_path / "release.json").unlink()
     (tmp_path / "report.html").write_text("mine")
-    assert "no demo wrote it" in refused("demo", "--output", tmp_path)
+    said = refused("demo", "--output", tmp_path)
+    assert "no demo wrote it: choose another --output, or pass --force" in said
     assert (tmp_path / "report.html").read_text() == "mine"
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "report.html").mkdir()
+    assert "report.html is a folder" in refused("demo", "--output", tmp_path, "--force")
 
 
 def test_a_misuse_starts_no_ledger(tmp_path):
@@ -160,6 +166,17 @@ def test_a_misuse_starts_no_ledger(tmp_path):
     assert PrivacyLedger(tmp_path / "books").spent == 1
     said = refused("privacy", tmp_path / "other")
     assert "--ledger and --budget starts one" in said
+    (tmp_path / "empty").touch()
+    said = refused("privacy", tmp_path / "empty")
+    assert said.startswith(f"There is no ledger {tmp_path / 'empty'}: release with --ledger and ")
+
+
+def test_a_damaged_ledger_is_one_line(tmp_path):
+    PrivacyLedger(tmp_path / "books", GDP(1)).reserve(GDP(0.3), "first")
+    with contextlib.closing(sqlite3.connect(tmp_path / "books")) as connection:
+        connection.execute("update entry set mu = '-5'")
+        connection.commit()
+    assert "the loss of entry 1 is '-5'" in refused("privacy", tmp_path / "books")
 
 
 @pytest.mark.parametrize(
@@ -376,3 +393,82 @@ def test_an_output_that_is_no_plain_file_is_refused_before_anything_is_spent(tmp
 
 def test_losses_beyond_floats_are_null_in_json():
     assert json.loads(run("privacy", "--mu", 1e200, "--json"))["epsilon"] is None
+
+
+@pytest.fixture
+def spending(tmp_path):
+    """What spends from a ledger, but for the output."""
+    return ["release", RECORDS, "--domain", DOMAIN, "--mu", 1, "--budget", 2,
+            "--ledger", tmp_path / "books"]  # fmt: skip
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(
+    tmp_path, spending, folder
+):
+    (tmp_path / "dangling.json").symlink_to("nowhere/x.json")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    there = sorted(os.listdir(tmp_path))
+    for name, reason in (
+        ("x" * 5000, "File name too long"),
+        (f"{'x' * 300}.json", "File name too long"),
+        ("dangling.json", f"a link into {tmp_path / 'nowhere'}, and there is no such folder"),
+        ("loop.json", "a link that leads back to itself"),
+        ("loop.json/x.json", "There is no folder"),
+    ):
+        for asked in (spending, ["fit", folder / "r.json", "[A]"], ["init", RECORDS]):
+            for force in ((), ("--force",)):
+                assert reason in refused(*asked, "--output", tmp_path / name, *force)
+    assert sorted(os.listdir(tmp_path)) == there
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc")
+def test_a_folder_that_takes_no_files_is_refused_before_anything_is_spent(tmp_path, spending):
+    assert "Cannot write /proc/r.json" in refused(*spending, "--output", "/proc/r.json")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_long_name_that_fits_is_written(tmp_path, spending):
+    run(*spending, "--output", tmp_path / f"{'x' * 250}.json")
+    assert PrivacyLedger(tmp_path / "books").spent == 1
+    assert (tmp_path / f"{'x' * 250}.json").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
+@pytest.mark.parametrize("records", ["v/*.csv", "v/[ab].csv", "**/*.csv", "file://{}/v/*.csv"])
+def test_no_output_replaces_one_of_many_records(tmp_path, monkeypatch, records):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "v").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "v" / f"{name}.csv").write_text("g\na\nb\n")
+    (tmp_path / "link.csv").symlink_to("v/a.csv")
+    (tmp_path / "d.yaml").write_text("factors: {g: [a, b]}")
+    records = records.format(tmp_path)
+    for output in ("v/a.csv", tmp_path / "v" / "b.csv", "v/../v/b.csv", "link.csv"):
+        for asked in (["init", records], ["release", records, "--domain", "d.yaml", "--mu", 1]):
+            said = refused(*asked, "--output", output, "--force")
+            assert "is another file of this command too" in said
+    assert {path.read_text() for path in tmp_path.glob("v/*")} == {"g\na\nb\n"}
+
+
+@pytest.mark.parametrize("option", ["--domain", "--alternative", "--null"])
+def test_no_curve_replaces_a_file_that_is_planned_with(tmp_path, option):
+    path = tmp_path / "input.svg"
+    path.write_text("mine")
+    said = refused("plan", option, path, "--curve", path, "--force")
+    assert "is another file of this command too" in said
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--n", "1e3"], "--n is a whole number, such as 1000."),
+        (["--n", "1.5"], "--n is a whole number, such as 1000."),
+        (["--n", "1" * 5000], "--n is a whole number, such as 1000."),
+        (["--n", "9", "--mu", "0,3"], "--mu is a number, such as 0.5."),
+    ],
+    ids=["text", "fraction", "long", "comma"],
+)
+def test_what_is_no_number_is_refused_in_our_words(typed, said):
+    assert refused("plan", "--odds-ratio", 2, *typed) == said

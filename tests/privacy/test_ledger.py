@@ -330,6 +330,8 @@ def test_a_wrong_start_leaves_no_ledger(path):
     [
         ({"strata": "A"}, r"write \['A'\]"),
         ({"strata": 3}, "`strata` is a sequence of factor names; got 3"),
+        ({"strata": [("A", "B")]}, "Only one joint margin can be public"),
+        ({"neighbours": "add-remove", "strata": ["A"]}, "Under add-remove no total is public"),
         ({"neighbours": []}, "no neighbour relation"),
         ({"neighbours": {}}, "no neighbour relation"),
         ({"neighbours": ""}, "no neighbour relation"),
@@ -352,3 +354,95 @@ def test_tiny_losses_and_forged_entries_end(path):
     assert ledger.remaining == 0
     with pytest.raises(PrivacyError, match="0 left"):
         ledger.reserve(GDP(1e-9), "after the forgery")
+
+
+def change(path, statement):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+DAMAGES = ["0,3", "nan", "inf", "-5", "0", ""]
+
+
+@pytest.mark.parametrize("mu", [*(f"'{text}'" for text in DAMAGES), "null", "x'302e33'"])
+def test_a_damaged_entry_is_one_sentence_wherever_the_books_are_read(path, mu):
+    ledger = PrivacyLedger(path, GDP(1))
+    ledger.reserve(GDP(0.3), "first")
+    change(path, "alter table entry rename to old")
+    change(path, "create table entry (number integer primary key, mu text, what text, checksum)")
+    change(path, f"insert into entry select number, {mu}, what, checksum from old")
+    for use in (
+        lambda: ledger.spent,
+        lambda: ledger.remaining,
+        lambda: ledger.entries,
+        lambda: ledger.reserve(GDP(0.1), "second"),
+    ):
+        with pytest.raises(
+            PrivacyError, match=r"as a privacy ledger: the loss of entry 1 is .*\.$"
+        ):
+            use()
+    assert repr(ledger).startswith("<PrivacyLedger survey.ledger: mu = 1, but the file cannot be u")
+
+
+@pytest.mark.parametrize("column", ["what", "checksum"])
+def test_damaged_words_are_one_sentence(path, column):
+    ledger = PrivacyLedger(path, GDP(1))
+    ledger.reserve(GDP(0.3), "first")
+    change(path, f"update entry set {column} = x'ff'")
+    with pytest.raises(PrivacyError, match="the words of entry 1 are no text"):
+        _ = ledger.entries
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        *((f"update ledger set mu = '{mu}'", "its budget is") for mu in DAMAGES),
+        ("update ledger set neighbours = 'near'", "its neighbour relation is 'near'"),
+        ("update ledger set strata = '[1]'", "its strata are"),
+        ("update ledger set strata = '\"AB\"'", "its strata are"),
+        ("delete from ledger", "it has no budget"),
+    ],
+)
+def test_damaged_terms_are_one_sentence(path, statement, reason):
+    PrivacyLedger(path, GDP(1))
+    change(path, statement)
+    with pytest.raises(PrivacyError, match=f"cannot be used as a privacy ledger: {reason}"):
+        PrivacyLedger(path)
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        (lambda books: books.reserve(0.3, "x"), r"GDP object such as GDP\(mu=0.5\); got 0\.3"),
+        (lambda books: books.reserve(GDP(0.1), None), "in words, a text; got None"),
+        (lambda books: books.reserve(GDP(0.1), "x", strata=None), "factor names; got None"),
+        (lambda books: books.reserve(GDP(0.1), "x", strata="A"), r"write \['A'\]"),
+        (lambda books: books.reserve(GDP(0.1), "x", strata=[["A"]]), "Only one joint margin"),
+        (lambda books: books.reserve(GDP(0.1), "x", neighbours=[]), "no neighbour relation"),
+        (lambda books: books.finish([], "sha256:a"), r"by its number, .*; got \[\] and"),
+        (lambda books: books.finish(1, None), "the checksum of a release, a text; got 1 and None"),
+    ],
+)
+def test_what_is_no_argument_is_not_blamed_on_the_file(path, use, reason):
+    ledger = PrivacyLedger(path, GDP(1), strata=["A"])
+    ledger.reserve(GDP(0.1), "first", strata=["A"])
+    with pytest.raises(PrivacyError, match=reason) as caught:
+        use(ledger)
+    assert str(path) not in str(caught.value)
+    assert (ledger.spent, ledger.entries[0].checksum) == (0.1, None)
+
+
+def test_strata_are_each_named_once(path):
+    ledger = PrivacyLedger(path, GDP(1), strata=["A", "A"])
+    assert ledger.strata == ("A",)
+    ledger.reserve(GDP(0.1), "first", strata=["A"])
+
+
+def test_a_repr_of_a_ledger_that_is_gone_says_so(path):
+    ledger = PrivacyLedger(path, GDP(0.5))
+    assert repr(ledger) == "<PrivacyLedger survey.ledger: mu = 0 of 0.5 spent (replace-one)>"
+    path.unlink()
+    assert repr(ledger) == (
+        "<PrivacyLedger survey.ledger: mu = 0.5, but the file is gone (replace-one)>"
+    )

@@ -127,7 +127,7 @@ def test_the_order_of_the_factors_cannot_be_changed(saved):
         load_release(saved)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5])
+@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5, 10**4000], ids=lambda v: shown(v, 8))
 def test_another_version_is_refused(saved, version):
     document = json.loads(saved.read_text())
     document["version"] = version
@@ -137,6 +137,26 @@ def test_another_version_is_refused(saved, version):
     with pytest.raises(ReleaseError, match=r"of version .* reads version 1") as caught:
         load_release(saved)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("value", [10**4000, [10**4000], "z" * 4000, {"q" * 3000: 1}], ids=type)
+def test_messages_quote_no_more_of_a_forged_file_than_a_line_holds(saved, value):
+    document, said = json.loads(saved.read_text()), []
+    for path in paths_of(document):
+        if path and path[0] not in ("checksum", "provenance"):
+            forged = json.loads(saved.read_text())
+            _at(forged, path[:-1])[path[-1]] = value
+            forged.pop("checksum")
+            saved.with_name("forged.json").write_text(
+                json.dumps(files.document_of(forged, files.RELEASE))
+            )
+            try:
+                load_release(saved.with_name("forged.json"))
+            except ReleaseError as error:
+                said.append(str(error))
+    assert len(said) > 20
+    assert max(map(len, said)) < 600
 
 
 @pytest.mark.parametrize(
@@ -237,6 +257,36 @@ def test_a_link_stays_one(tmp_path):
         load_release(tmp_path / "loop")
     with pytest.raises(PrivacyError, match="Cannot open"):
         PrivacyLedger(tmp_path / "loop", GDP(1))
+    with pytest.raises(ReleaseError, match="a link that leads back to itself"):
+        make().save(tmp_path / "loop")
+    assert (tmp_path / "loop").is_symlink()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "real.json")
+    with pytest.raises(ReleaseError, match=r"a link into .*nowhere, and there is no such folder"):
+        make().save(tmp_path / "dangling")
+
+
+def longest_name(folder):
+    return os.pathconf(folder, "PC_NAME_MAX")
+
+
+@pytest.mark.skipif(not hasattr(os, "pathconf"), reason="the longest name cannot be asked for")
+def test_every_name_that_fits_its_folder_can_be_written(tmp_path):
+    long = "x" * (longest_name(tmp_path) - 5) + ".json"
+    make().save(tmp_path / long)
+    assert os.listdir(tmp_path) == [long]
+    with pytest.raises(ReleaseError, match="File name too long"):
+        make().save(tmp_path / f"x{long}")
+    with pytest.raises(ReleaseError, match="File name too long"):
+        files.check_writable(tmp_path / f"x{long}")
+    assert os.listdir(tmp_path) == [long]
+
+
+def test_to_ask_whether_a_file_can_be_written_leaves_no_trace(saved):
+    before = saved.read_bytes()
+    files.check_writable(saved)
+    files.check_writable(saved.with_name("other.json"))
+    assert os.listdir(saved.parent) == ["release.json"]
+    assert saved.read_bytes() == before
 
 
 def test_missing_files_and_folders(tmp_path):

@@ -172,6 +172,15 @@ def test_what_markdown_would_read_is_shown_as_it_is():
         assert "<em>" not in reader.render(escaped(text))
 
 
+def test_dollars_in_names_make_no_formula():
+    """GitHub and notebooks read $x$ as mathematics."""
+    odd = Domain({"$x$": ["$1", "$2"], "B": ["u", "v"]})
+    text = render(Release.from_noisy_table(np.eye(2) + 9.0, odd, sigma=1.0), ".md")
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert r"\$x\$" in prose
+    assert not re.search(r"(?<!\\)\$", prose)
+
+
 def test_the_formats_hold_the_same_numbers(document):
     texts = [cell.text for table in document.tables() for row in table.rows for cell in row]
     page = html(document)
