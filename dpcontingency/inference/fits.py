@@ -14,6 +14,7 @@ from dpcontingency.inference.inverse import generalised_inverse
 
 Array = npt.NDArray[np.float64]
 
+WAYS = (("ml", None), ("normal", None), ("ml", "jeffreys"))  # method and penalty
 NO_INFORMATION = 1e-9  # relative to the most informative direction
 
 
@@ -68,6 +69,16 @@ class Fit:
         arrays["covariance"] = arrays["covariance"].reshape(size, size)
         arrays["at_infinity"] = arrays["at_infinity"].astype(np.bool_)  # also where there is none
         return cls(**{**content, **arrays})
+
+    def is_of(self, q: int, p: int) -> bool:
+        """Whether these are numbers for q parameters and p cells."""
+        of_parameters = (self.params, self.sampling_variance, self.at_infinity, self.direction)
+        shapes = [*((array, (q,)) for array in of_parameters), (self.covariance, (q, q))]
+        shapes += [(self.fitted, (p,)), (self.posterior_mean, (p,))]
+        arrays = all(array.shape == shape and array.dtype.kind in "bif" for array, shape in shapes)
+        kinds = {"llf": float, "converged": bool, "iterations": int, "reason": str}
+        plain = all(type(getattr(self, name)) is kind for name, kind in kinds.items())
+        return arrays and plain and (self.method, self.penalty) in WAYS
 
 
 def treatment_covariance(model: Any, fit: Fit) -> Array:

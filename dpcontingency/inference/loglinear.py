@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,13 @@ import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency._language import argument, phrase
-from dpcontingency.errors import ConvergenceWarning, ExistenceWarning, ModelError, shown
+from dpcontingency.errors import (
+    ConvergenceWarning,
+    ExistenceWarning,
+    ModelError,
+    ReleaseError,
+    shown,
+)
 from dpcontingency.inference.cells import (
     AnyRelease,
     likelihood_of,
@@ -46,6 +52,7 @@ from dpcontingency.release import files
 from dpcontingency.release.exports import is_unicode
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import stratum_labels
+from dpcontingency.release.reading import read_back
 from dpcontingency.release.release import Release
 
 Array = npt.NDArray[np.float64]
@@ -594,9 +601,16 @@ def load_results(path: str | Path) -> LogLinearResults:
     Raises
     ------
     ReleaseError
-        If the file holds no results, is of another version, or was changed.
+        If the file holds no results, is of another version, was changed, or contradicts itself.
     """
     content = files.read(path, files.RESULTS)
+    given = {"special_terms", "offset"} & content.keys()
+    names = {"release", "generators", "coding", "fit"} | given
+    return read_back("file of results", names, content, _read_results)
+
+
+def _read_results(content: Mapping[str, Any]) -> LogLinearResults:
+    """The results in content that has the right fields, but perhaps the wrong values."""
     release = release_from_dict(content["release"])
     model = LogLinearModel(
         release,
@@ -605,7 +619,10 @@ def load_results(path: str | Path) -> LogLinearResults:
         special_terms=content.get("special_terms", ()),
         offset=content.get("offset"),
     )
-    return LogLinearResults(model, Fit.from_dict(content["fit"]))
+    fit = Fit.from_dict(content["fit"])
+    if not fit.is_of(len(model.exog_names), model.space.size):
+        raise ReleaseError("its fit is not one of its model")
+    return LogLinearResults(model, fit)
 
 
 # The results module knows no model class, so the way back is given to it here.

@@ -437,6 +437,10 @@ class LogLinearResults(CellResults):
         >>> json.loads(LogLinearModel(release, "[A][B]").fit().to_json())["generators"]
         [['A'], ['B']]
         """
+        return files.text_of(self.to_dict(), files.RESULTS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Results and release as plain data, as they stand in the file."""
         model = self.model
         content = {
             "release": model.release.to_dict(),
@@ -448,7 +452,7 @@ class LogLinearResults(CellResults):
             content["special_terms"] = list(model.special_terms)
         if model.offset is not None:
             content["offset"] = model.offset.tolist()
-        return files.text_of(content, files.RESULTS)
+        return content
 
     def __repr__(self) -> str:
         state = "" if self.converged else ", NOT CONVERGED"

@@ -189,7 +189,7 @@ def odds_ratios(source: LogLinearResults | pd.DataFrame, ax: Axes | None = None)
     >>> ax.get_xscale(), ax.get_yticklabels()[0].get_text()
     ('log', 'A: a / b × B: u / v')
     """
-    frame = source.odds_ratios() if isinstance(source, LogLinearResults) else source
+    frame: Any = source.odds_ratios() if isinstance(source, LogLinearResults) else source
     needed = ["log_or", "se", "lower", "upper", "reason"]
     if not isinstance(frame, pd.DataFrame) or not set(needed) <= set(frame):
         raise ModelError(

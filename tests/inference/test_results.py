@@ -23,6 +23,7 @@ from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.risks import odds_ratio
 from dpcontingency.inference.rows import CellRows
 from dpcontingency.privacy.gdp import GDP
+from dpcontingency.release import files
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
 
@@ -1152,3 +1153,32 @@ def test_results_are_never_unpickled_whichever_module_comes_first(tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert done.stdout.split() == ["ModelError", "ReleaseError"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("params", [1.0]),
+        ("fitted", "many"),
+        ("covariance", [[1.0]]),
+        ("llf", None),
+        ("converged", 1),
+        ("method", "magic"),
+        ("penalty", True),
+        ("direction", [10**400, 0.0, 0.0]),
+    ],
+)
+def test_a_file_of_results_that_contradicts_itself_is_refused(tmp_path, field, value):
+    domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
+    release = Release.from_noisy_table([[9.5, 4.0], [5.2, 6.1]], domain, sigma=2.0, n_total=25)
+    content = LogLinearModel(release, "[A B]").fit().to_dict()
+    path = tmp_path / "fit.json"
+    path.write_text(files.text_of(content, files.RESULTS), encoding="utf-8")
+    assert repr(LogLinearResults.load(path)) == repr(LogLinearModel(release, "[A B]").fit())
+    changed = {**content, "fit": {**content["fit"], field: value}}
+    path.write_text(files.text_of(changed, files.RESULTS), encoding="utf-8")
+    with pytest.raises(ReleaseError, match="This is no file of results"):
+        LogLinearResults.load(path)
+    path.write_text(files.text_of({**content, "more": 1}, files.RESULTS), encoding="utf-8")
+    with pytest.raises(ReleaseError, match="'more' is unknown"):
+        LogLinearResults.load(path)
