@@ -120,7 +120,9 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Tabulate confidential records and release the table with noise."""
-    target = fresh(output, force, *files_of(records), domain, ledger)
+    # SQLite removes what stands where its journal does.
+    books = () if ledger is None else (ledger, f"{ledger}-journal", f"{ledger}-wal")
+    target = fresh(output, force, *files_of(records), domain, *books)
     privacy = loss(mu, epsilon, delta, rho)
     declared = domain_of(domain)
     if margins and (mechanism or strata):

@@ -368,7 +368,7 @@ def test_shells_are_told_how_to_complete(shell, monkeypatch):
     assert "_DPCONTINGENCY_COMPLETE" in printed
 
 
-@pytest.mark.parametrize("output", ["r.csv", "d.yaml", "books"])
+@pytest.mark.parametrize("output", ["r.csv", "d.yaml", "books", "books-journal"])
 def test_no_output_replaces_another_file_of_the_command(tmp_path, output):
     records, domain, books = (tmp_path / name for name in ("r.csv", "d.yaml", "books"))
     records.write_text("g\na\nb\n")
