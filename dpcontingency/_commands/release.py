@@ -121,7 +121,7 @@ def run(
 ) -> None:
     """Tabulate confidential records and release the table with noise."""
     # SQLite removes what stands where its journal does.
-    books = () if ledger is None else (ledger, f"{ledger}-journal", f"{ledger}-wal")
+    books = [] if ledger is None else [str(ledger) + end for end in ("", "-journal", "-wal")]
     target = fresh(output, force, *files_of(records), domain, *books)
     privacy = loss(mu, epsilon, delta, rho)
     declared = domain_of(domain)
