@@ -121,8 +121,8 @@ def run(
 ) -> None:
     """Tabulate confidential records and release the table with noise."""
     # SQLite removes what stands where its journal does.
-    books = [] if ledger is None else [str(ledger) + end for end in ("", "-journal", "-wal")]
-    target = fresh(output, force, *files_of(records), domain, *books)
+    taken = [] if ledger is None else [str(ledger) + end for end in ("", "-journal", "-wal")]
+    target = fresh(output, force, *files_of(records), domain, *taken)
     privacy = loss(mu, epsilon, delta, rho)
     declared = domain_of(domain)
     if margins and (mechanism or strata):
