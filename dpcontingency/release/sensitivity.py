@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,6 @@ from dpcontingency.privacy.neighbours import (
 SQUARED_SENSITIVITY = {REPLACE_ONE: 2, ADD_REMOVE: 1}
 
 
-@cache
 def l2_sensitivity(relation: str) -> float:
     """The L2 distance of neighbouring tables: sqrt 2 or 1, rounded up to a float."""
     return root_up(Fraction(SQUARED_SENSITIVITY[relation]))
