@@ -476,20 +476,21 @@ class LogLinearModel(LikelihoodModel):
             flat[0] = np.log(max(float(self.release.n_total_estimate), 1.0)) - level
         return flat
 
-    def _start(self) -> Array:
-        """The classical fit, which looks at the noisy cells through the model's margins alone.
+    def _start(self) -> tuple[Array, DesignPoint]:
+        """The classical fit and the likelihood there.
 
-        Those are unbiased, and mostly positive where cells are not. If noise has eaten a margin
-        the fit runs off; then the expected counts under equal rates take the place of the noisy
+        It looks at the noisy cells through the model's margins alone. Those are unbiased, and
+        mostly positive where cells are not. If noise has eaten a margin the fit runs off; then the expected counts under equal rates take the place of the noisy
         cells, which makes one step of EM.
         """
         start = self._classical(self.cells.noisy)
         open_step = np.abs(self._design.dot(start.last_step)).max(initial=0.0)
         stays = start.converged and open_step < STEP_AT_INFINITY
         equal = self._at(self._flat())
-        if stays and self._at(start.beta).value >= equal.value:
-            return start.beta
-        return self.classical_fit(equal.cells.posterior_mean)
+        if stays and (point := self._at(start.beta)).value >= equal.value:
+            return start.beta, point
+        beta = self.classical_fit(equal.cells.posterior_mean)
+        return beta, self._at(beta)
 
     def classical_fit(self, counts: Array) -> Array:
         """Treatment-coded coefficients that some steps of the classical fit to counts reach.
@@ -508,12 +509,14 @@ class LogLinearModel(LikelihoodModel):
     def _search(self, method: Method, penalty: Penalty | None) -> Maximum[DesignPoint]:
         """Where the method ends, as a point of the likelihood."""
         if method == "normal":
-            found = fit_by_chi_square(self.cells, self._design, self._offset, self._start())
+            found = fit_by_chi_square(self.cells, self._design, self._offset, self._start()[0])
             return found.seen_as(found.beta, found.last_step, self._at(found.beta))
         if penalty is None:
-            return maximise(self._at, self._start())
+            start, *first = self._start()
+            # Taken out of the list, so that it is in memory no longer than the search needs it.
+            return maximise(lambda beta: first.pop() if first else self._at(beta), start)
         basis = complement(null_directions(self._design, self._alive, self.cells.strata))
-        best = self._penalised(basis).maximum([self._start(), self._flat()])
+        best = self._penalised(basis).maximum([self._start()[0], self._flat()])
         beta, step = basis @ best.beta, basis @ best.last_step
         return best.seen_as(beta, step, self._at(beta))
 
