@@ -480,8 +480,9 @@ class LogLinearModel(LikelihoodModel):
         """The classical fit and the likelihood there.
 
         It looks at the noisy cells through the model's margins alone. Those are unbiased, and
-        mostly positive where cells are not. If noise has eaten a margin the fit runs off; then the expected counts under equal rates take the place of the noisy
-        cells, which makes one step of EM.
+        mostly positive where cells are not. If noise has eaten a margin the fit runs off; then the
+        expected counts under equal rates take the place of the noisy cells, which makes one step
+        of EM.
         """
         start = self._classical(self.cells.noisy)
         open_step = np.abs(self._design.dot(start.last_step)).max(initial=0.0)
