@@ -121,6 +121,22 @@ def test_what_counts_fits_and_draws_is_loaded_when_asked_for():
     assert error == "module 'dpcontingency' has no attribute 'plot'"
 
 
+def test_a_fit_to_a_file_loads_nothing_that_draws_counts_or_exports(tmp_path):
+    """16 MB of a process that takes 296 to fit 137 parameters to 2^16 cells."""
+    domain = dpc.Domain({"A": [0, 1], "B": [0, 1]})
+    dpc.release_table(dpc.ContingencyTable([[90, 40], [30, 70]], domain), dpc.GDP(1)).save(
+        tmp_path / "release.json"
+    )
+    code = (
+        "import sys, dpcontingency as dpc\n"
+        f"release = dpc.load_release({str(tmp_path / 'release.json')!r})\n"
+        "dpc.LogLinearModel(release, '[A][B]').fit().bse\n"
+        "print([n for n in ('flint', 'pyarrow.parquet', 'pyarrow.pandas_compat', 'duckdb',"
+        " 'matplotlib') if n in sys.modules])"
+    )
+    assert run(code) == "[]"
+
+
 def test_a_module_never_stands_in_the_place_of_a_function_of_its_name():
     code = (
         "import dpcontingency as dpc, dpcontingency.cli, dpcontingency.tabulate\n"
