@@ -608,6 +608,8 @@ def load_results(path: str | Path) -> LogLinearResults:
         If the file holds no results, is of another version, was changed, or contradicts itself.
     """
     content = files.read(path, files.RESULTS)
+    if isinstance(content.get("fit"), dict):  # of a file from before there was a choice
+        content = {**content, "fit": {"method": "ml", "penalty": None, **content["fit"]}}
     given = {"special_terms", "offset"} & content.keys()
     names = {"release", "generators", "coding", "fit"} | given
     return read_back("file of results", names, content, _read_results)
