@@ -23,7 +23,8 @@ import pandas as pd
 from scipy import stats
 
 from dpcontingency.domain import Domain
-from dpcontingency.inference.bootstrap import doubts, draw_tables
+from dpcontingency.inference.bootstrap import draw_tables
+from dpcontingency.inference.calibration import faint
 from dpcontingency.inference.fits import inverse_information
 from dpcontingency.inference.gaussian import gaussian_information, score_statistic
 from dpcontingency.inference.hypothesis import independence_test
@@ -66,7 +67,9 @@ def rejections(setting: tuple[str, int, float], replicates: int = 2000) -> dict[
     cells = model.cells
     noisy = draw_tables(cells, truth, replicates, rng)
     ratio, fitted = statistics(model, noisy, truth)
-    doubtful = np.array([bool(doubts(m, cells.variances, model._possible)) for m in fitted])
+    axes = range(len(model.release.domain.shape))
+    noise = cells.noise_of_margin(model.release.domain.shape, axes)
+    doubtful = np.array([bool(faint(m, noise, model._possible)) for m in fitted])
     again = np.vstack([draw_tables(cells, means_to_draw_from(model, m), 1, rng) for m in fitted])
     level = np.quantile(statistics(model, again, truth)[0], 0.95)
     chi2 = stats.chi2.ppf(0.95, model.df_resid)
@@ -235,7 +238,7 @@ NOTES = {
     "counts.",
     "size": "Rejections of a true independence at 5 %, Monte-Carlo SE 0.005 (of the bootstrap "
     "0.007: its critical value is simulated too, one replicate a release). `auto` takes "
-    "chi-square where each fitted cell is 2 standard deviations above 0. `noise ignored`: "
+    "chi-square where each fitted cell is 2.5 standard deviations above 0. `noise ignored`: "
     "Pearson's test on the noisy cells, raised to 0.5 where they are lower.",
     "checks": "Rejections of a true independence at 5 % by independence_test as it is called, with "
     "pvalue='auto' and 199 bootstrap replicates; Monte-Carlo SE 0.010.",

@@ -20,7 +20,7 @@ from dpcontingency._commands._shared import (
 )
 from dpcontingency.inference.association_tests import cmh_test, trend_test
 from dpcontingency.inference.hypothesis import homogeneity_test, independence_test
-from dpcontingency.inference.nested import DEFAULT_BOOT, PValue, Statistic
+from dpcontingency.inference.pvalues import DEFAULT_BOOT, PValue, Statistic
 from dpcontingency.inference.square_tests import marginal_homogeneity_test, symmetry_test
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.report import plain

@@ -14,14 +14,8 @@ from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.estimates import Estimate
 from dpcontingency.inference.hypothesis import model_test, table_or_margins
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.nested import (
-    DEFAULT_BOOT,
-    How,
-    PValue,
-    Random,
-    Statistic,
-    nested_test,
-)
+from dpcontingency.inference.nested import nested_test
+from dpcontingency.inference.pvalues import DEFAULT_BOOT, How, PValue, Random, Statistic
 from dpcontingency.inference.risks import odds_ratio
 from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.terms import quoted

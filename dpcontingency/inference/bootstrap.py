@@ -1,4 +1,4 @@
-"""The parametric bootstrap of table and noise, and when to prefer it to chi-square.
+"""The parametric bootstrap of table and noise.
 
 Each replicate draws counts from a fitted null model and noise from the law of the release, and
 the statistic is computed anew, models refitted (METHODS 2.6).
@@ -27,43 +27,8 @@ from dpcontingency.inference.likelihood import NoisyTableLikelihood
 Array = npt.NDArray[np.float64]
 T = TypeVar("T")
 
-FAINT = 2.0  # standard deviations above 0 that every fitted cell needs for chi-square to hold
 NUMBERS_AT_ONCE = 2_000_000  # in the largest array of a chunk of replicates
 CHUNK = 250  # replicates at most, so that progress shows
-
-
-def doubts(fitted: Array, variances: Array, possible: npt.NDArray[np.bool_]) -> str:
-    """Why chi-square is a doubtful law for a statistic, in words; empty where it is not.
-
-    Parameters
-    ----------
-    fitted, variances : ndarray, shape (p,)
-        Fitted means of the null model, and variances of the independent noise.
-    possible : ndarray of bool, shape (p,)
-        The cells that can hold a record.
-
-    Notes
-    -----
-    The rule: some cell's fitted mean lies within 2 standard deviations sqrt(mean + noise variance)
-    of 0. The likelihood then often has its maximum at the boundary, where no chi-square law holds.
-    In `benchmarks/validity.py` chi-square holds its level wherever the rule lets it (METHODS 2.6
-    asks for the rule to be written down). Without noise the classical answer is given, whatever the
-    counts: there the rule would ask for expected counts of 4.
-
-    Examples
-    --------
-    >>> doubts(np.array([50.0, 9.0]), np.array([25.0, 25.0]), np.array([True, True]))
-    'the fitted mean of 1 of 2 cells is less than 2 standard deviations (...) above 0'
-    """
-    if not variances.any():
-        return ""
-    faint = possible & (fitted < FAINT * np.sqrt(fitted + variances))
-    if not faint.any():
-        return ""
-    return (
-        f"the fitted mean of {faint.sum():,} of {possible.sum():,} cells is less than "
-        f"{FAINT:g} standard deviations (sampling and noise together) above 0"
-    )
 
 
 @dataclass(frozen=True)

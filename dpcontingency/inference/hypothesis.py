@@ -15,14 +15,8 @@ from dpcontingency._language import argument
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.nested import (
-    DEFAULT_BOOT,
-    How,
-    PValue,
-    Random,
-    Statistic,
-    nested_test,
-)
+from dpcontingency.inference.nested import nested_test
+from dpcontingency.inference.pvalues import DEFAULT_BOOT, How, PValue, Random, Statistic
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.testresult import TestResult
@@ -68,8 +62,8 @@ def independence_test(
     pvalue : {"auto", "asymptotic", "bootstrap"}
         Chi-square, or a parametric bootstrap that draws counts from the null and noise from the
         law of the release. "auto" takes the bootstrap where a fitted cell of the null lies within
-        2 standard deviations (sampling and noise) of 0, and says so; never without noise, and
-        never of released margins, of which a bootstrap can take long.
+        2.5 standard deviations (sampling and noise) of 0, and says so; never without noise. Where
+        it would take too long there is no p-value, with the reason.
     n_boot : int
         Bootstrap replicates.
     rng : numpy.random.Generator or int, optional

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -150,7 +151,6 @@ class InteractionLikelihood:
     """
 
     of_margins = True  # fits, standard errors and residuals go by other rules
-    fits_at_once = False
 
     def __init__(self, release: MarginRelease) -> None:
         plan = release.plan
@@ -213,18 +213,10 @@ class InteractionLikelihood:
         """Where the cells live."""
         return self.space
 
-    def judged(
-        self, fitted: Array, possible: npt.NDArray[np.bool_]
-    ) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
-        """Means, noise variances and possibility of the cells that were released: of margins."""
-        domain = self._plan.domain
-        means, variances = [], []
-        for margin in self._plan.margins:
-            axes = [domain.axis(name) for name in margin]
-            means.append(self.space.margin(fitted, axes).ravel())
-            variances.append(np.full(means[-1].size, self._plan.variance(*margin)))
-        flat = np.concatenate(means)  # margins with structural zeros are not released
-        return flat, np.concatenate(variances), np.ones(flat.size, dtype=np.bool_)
+    def noise_of_margin(self, shape: tuple[int, ...], axes: Sequence[int]) -> Array:
+        """The noise variances of the cells of a released margin, or of a part of one, flat."""
+        names = [self._plan.domain.names[k] for k in axes]
+        return np.full(math.prod(shape[k] for k in axes), self._plan.variance(*names))
 
     def at(self, eta: npt.ArrayLike, tilt: Array | None = None) -> InteractionPoint:
         """Evaluate at log rates, shape (p,); free up to a constant where the total is public.

@@ -10,6 +10,8 @@ A multinomial is independent Poisson counts given their sum, so both rest on the
 `dpcontingency.inference.kernels`. The sum's own probability is a saddlepoint approximation.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -33,6 +35,7 @@ from dpcontingency.inference.points import (
 )
 from dpcontingency.inference.quotient import over
 from dpcontingency.inference.space import CellSpace, JointSpace
+from dpcontingency.release.noise import stratum_labels
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -141,7 +144,6 @@ class NoisyTableLikelihood:
             raise ModelError("strata without totals say nothing; pass totals too, or neither.")
 
     of_margins = False  # the cells were released, with independent noise
-    fits_at_once = True  # many replicates, so that a bootstrap takes little time
 
     @property
     def strata(self) -> Ints | None:
@@ -191,11 +193,20 @@ class NoisyTableLikelihood:
         totals = 0 if self.strata is None else np.unique(self.strata[face]).size
         return int(face.sum()) - totals
 
-    def judged(
-        self, fitted: Floats, possible: NDArray[np.bool_]
-    ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Means, noise variances and possibility of the cells that were released."""
-        return fitted, self.variances, possible
+    def noise_of_margin(self, shape: tuple[int, ...], axes: Sequence[int]) -> Floats:
+        """The noise variances of the cells of a margin, flat, of the joint table of this shape.
+
+        Given the public totals, as far as there are any.
+        """
+        labels = stratum_labels(shape, tuple(axes))
+        out: Floats = np.bincount(labels, self.variances).astype(np.float64)
+        if self.strata is None:
+            return out
+        groups = int(self.strata.max()) + 1
+        parts, place = np.unique(labels * groups + self.strata, return_inverse=True)
+        inside = np.bincount(place, self.variances)  # of a margin's cell, in one stratum
+        whole = np.bincount(self.strata, self.variances, groups)[parts % groups]
+        return np.asarray(out - np.bincount(parts // groups, over(inside**2, whole), out.size))
 
     def information(self, fitted: Floats) -> DiagonalPlusLowRank:
         """What the table is expected to say of the log rates; see `gaussian_information`."""

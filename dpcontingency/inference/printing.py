@@ -24,28 +24,43 @@ WIDTH = 78
 _LAYOUTS = (("  ", 4), (" ", 4), (" ", 3), (" ", 2))
 
 
-def pvalue_text(p: float) -> str:
-    """A p-value as printed; never 0.
+def is_bound(p: float, n_boot: int | None) -> bool:
+    """Whether a p-value is the least that so many bootstrap replicates can give: at most that.
+
+    Examples
+    --------
+    >>> is_bound(0.001, 999), is_bound(0.002, 999), is_bound(0.001, None)
+    (True, False, False)
+    """
+    return n_boot is not None and p * (n_boot + 1) < 1.5
+
+
+def pvalue_text(p: float, n_boot: int | None = None) -> str:
+    """A p-value as printed; never 0, and the least of a bootstrap as the bound that it is.
 
     Examples
     --------
     >>> pvalue_text(0.0213), pvalue_text(2.04e-7), pvalue_text(0.0), pvalue_text(float("nan"))
     ('0.0213', '2.04e-07', '< 1e-300', 'nan')
+    >>> pvalue_text(0.001, n_boot=999), pvalue_text(0.002, n_boot=999)
+    ('<= 0.001', '0.0020')
     """
+    if is_bound(p, n_boot):
+        return f"<= {p:.3g}"
     if p < 1e-300:
         return "< 1e-300"
     return f"{p:.2e}" if p < 1e-4 else f"{p:.4f}"
 
 
-def p_equals(p: float) -> str:
+def p_equals(p: float, n_boot: int | None = None) -> str:
     """A p-value in a sentence.
 
     Examples
     --------
-    >>> p_equals(0.0213), p_equals(0.0)
-    ('p = 0.0213', 'p < 1e-300')
+    >>> p_equals(0.0213), p_equals(0.0), p_equals(0.001, n_boot=999)
+    ('p = 0.0213', 'p < 1e-300', 'p <= 0.001')
     """
-    text = pvalue_text(p)
+    text = pvalue_text(p, n_boot)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 

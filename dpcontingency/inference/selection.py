@@ -32,6 +32,7 @@ from dpcontingency.inference.families import mutual
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import broken
+from dpcontingency.inference.pvalues import chi2_logsf
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import (
     infinity_notes,
@@ -39,7 +40,6 @@ from dpcontingency.inference.tables import (
     table_lines,
 )
 from dpcontingency.inference.terms import SpecialTerm, maximal_terms
-from dpcontingency.inference.testresult import chi2_logsf
 
 Criterion = Literal["bic", "aic", "lr"]
 Direction = Literal["both", "forward", "backward"]

@@ -8,26 +8,24 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.hypothesis import table_or_margins
 from dpcontingency.inference.loglinear import LogLinearModel
-from dpcontingency.inference.nested import (
+from dpcontingency.inference.nested import faint_margins, nested_test, privacy_note
+from dpcontingency.inference.pvalues import (
     DEFAULT_BOOT,
     How,
     PValue,
     Random,
     Statistic,
-    faint_margins,
-    nested_test,
-    privacy_note,
+    chi_square_tail,
 )
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.statistic import Hypothesis
 from dpcontingency.inference.terms import quoted
-from dpcontingency.inference.testresult import TestResult, chi2_logsf
+from dpcontingency.inference.testresult import TestResult
 
 Array = npt.NDArray[np.float64]
 
@@ -184,12 +182,13 @@ def marginal_homogeneity_test(
         )
     along = vectors[:, kept].T @ difference
     value = float(np.sum(along**2 / values[kept]))
+    tail = chi_square_tail(value, df)
     return replace(
         result,
         statistic=value,
         df=df,
-        pvalue=float(stats.chi2.sf(value, df)),
-        log_pvalue=chi2_logsf(value, df),
+        pvalue=tail.pvalue,
+        log_pvalue=tail.log_pvalue,
         null_fit=None,
     )
 

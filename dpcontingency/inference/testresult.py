@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-
-import numpy as np
-from scipy import stats
+from typing import Any
 
 from dpcontingency._labels import on_one_line
-from dpcontingency.inference.printing import p_equals, pvalue_text
-from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.printing import is_bound, p_equals
+from dpcontingency.inference.pvalues import chi2_logsf, text_of
+from dpcontingency.inference.statistic import STATISTICS
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,8 @@ class TestResult:
     null : str
         The null hypothesis, in words.
     statistic, df, pvalue : float, int, float
-        The statistic, the degrees of freedom of its chi-square reference, the upper tail.
+        The statistic, the degrees of freedom of its chi-square reference, the upper tail; the last
+        is nan where the test could not be done or no p-value is calibrated.
     log_pvalue : float
         The natural logarithm of the p-value, finite where the p-value underflows.
     method : str
@@ -34,7 +34,8 @@ class TestResult:
     accounts_for : tuple of str
         The sources of variation in the p-value: "sampling", "noise".
     reason : str
-        Why the test could not be done (``pvalue`` is then nan), else empty.
+        Why there is no p-value (``pvalue`` is then nan): the test could not be done, or chi-square
+        does not hold and no bootstrap was made; else empty.
     notes : tuple of str
         What a reader must know beside the p-value.
     seed : int or None
@@ -61,7 +62,23 @@ class TestResult:
     notes: tuple[str, ...] = ()
     seed: int | None = None
     call: str = field(default="", repr=False, compare=False)
-    null_fit: LogLinearResults | None = field(default=None, repr=False, compare=False)
+    null_fit: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def pvalue_is_bound(self) -> bool:
+        """Whether the p-value is the least that the replicates can give: it is at most that.
+
+        Such p-values are ties; ``statistic`` and ``df`` tell them apart.
+        """
+        return is_bound(self.pvalue, self.n_boot)
+
+    @property
+    def pvalue_text(self) -> str:
+        """The p-value as printed; a bound with what chi-square would say beyond it."""
+        chi_square = any(k.is_chi_square and k.label == self.method for k in STATISTICS.values())
+        known = chi_square and math.isfinite(self.statistic) and self.df > 0
+        beyond = chi2_logsf(self.statistic, self.df) if known else math.nan
+        return text_of(self.pvalue, self.n_boot, beyond)
 
     @property
     def calibration(self) -> str:
@@ -71,49 +88,35 @@ class TestResult:
         start = "" if self.seed is None else f", seed {self.seed}"
         return f"parametric bootstrap of table and noise, {self.n_boot:,} replicates{start}"
 
+    @property
+    def reason_label(self) -> str:
+        """What the reason is a reason for: that nothing was done, or that there is no p-value."""
+        return "Not done" if math.isnan(self.statistic) else "No p-value"
+
     def __repr__(self) -> str:
-        if self.reason:
+        if math.isnan(self.statistic):
             return f"<{self.name}: not done, because {self.reason}>"
         boot = "" if self.n_boot is None else f" by {self.n_boot:,} bootstrap replicates"
+        tail = f"no p-value, because {self.reason}" if self.reason else (
+            f"{p_equals(self.pvalue, self.n_boot)}{boot}"
+        )  # fmt: skip
         return (
             f"<{self.name} of {self.null}: {self.method} chi2 = {self.statistic:.4g}, "
-            f"df = {self.df}, {p_equals(self.pvalue)}{boot}; "
-            f"accounts for {' and '.join(self.accounts_for)}>"
+            f"df = {self.df}, {tail}; accounts for {' and '.join(self.accounts_for)}>"
         )
 
     def summary(self) -> str:
         """The test as a small text table."""
         lines = [("Test", self.name), ("Null", self.null), ("Method", self.method)]
+        if not math.isnan(self.statistic):
+            lines += [("Statistic", f"{self.statistic:.4f}"), ("Df", str(self.df))]
         if self.reason:
-            lines.append(("Not done", self.reason))
+            lines.append((self.reason_label, self.reason))
         else:
             lines += [
-                ("Statistic", f"{self.statistic:.4f}"),
-                ("Df", str(self.df)),
-                ("P-value", pvalue_text(self.pvalue)),
+                ("P-value", self.pvalue_text),
                 ("P-value from", self.calibration),
                 ("Accounts for", ", ".join(self.accounts_for)),
             ]
         lines += [("Note", note) for note in self.notes]
         return "\n".join(f"{label + ':':<14}{on_one_line(value)}" for label, value in lines)
-
-
-def chi2_logsf(statistic: float, df: int) -> float:
-    """The logarithm of the upper tail of chi-square, also where the tail underflows.
-
-    Beyond the range of floats, by the continued fraction of the upper incomplete gamma function
-    (Abramowitz and Stegun 6.5.31).
-
-    Examples
-    --------
-    >>> round(chi2_logsf(60254.09813, 1) / np.log(10))
-    -13086
-    """
-    tail = float(stats.chi2.logsf(statistic, df))
-    if np.isfinite(tail):
-        return tail
-    a, x = df / 2, statistic / 2
-    fraction = 0.0
-    for k in range(200, 0, -1):
-        fraction = k * (k - a) / (x + 2 * k + 1 - a - fraction)
-    return float(a * np.log(x) - x - math.lgamma(a) - np.log(x + 1 - a - fraction))

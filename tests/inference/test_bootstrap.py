@@ -8,7 +8,8 @@ from scipy import stats
 
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ModelError, ReleaseError
-from dpcontingency.inference.bootstrap import bootstrap_pvalue, doubts, draw_tables
+from dpcontingency.inference.bootstrap import bootstrap_pvalue, draw_tables
+from dpcontingency.inference.calibration import faint
 from dpcontingency.inference.hypothesis import (
     goodness_of_fit_test,
     homogeneity_test,
@@ -100,7 +101,7 @@ def test_auto_takes_the_bootstrap_where_noise_dominates_and_says_why():
     result = independence_test(release_of(independent(200), 0.1), "R", "S")
     assert result.n_boot == 999
     (note,) = [note for note in result.notes if "bootstrap was chosen" in note]
-    assert "less than 2 standard deviations" in note
+    assert "less than 2.5 standard deviations" in note
     assert "999 bootstrap replicates" in repr(result)
     assert str(result.seed) in result.summary()
 
@@ -113,14 +114,14 @@ def test_auto_never_takes_the_bootstrap_without_noise():
     assert round(result.pvalue, 6) == 0.018261  # CASES C2
 
 
-def test_the_rule_is_two_standard_deviations():
+def test_the_rule_is_two_and_a_half_standard_deviations():
     possible = np.ones(2, dtype=bool)
     v = np.array([25.0, 25.0])
-    edge = 2 + np.sqrt(4 + 4 * 25)  # m = 2 sqrt(m + 25)
-    assert doubts(np.array([80.0, edge + 1e-6]), v, possible) == ""
-    assert "1 of 2 cells" in doubts(np.array([80.0, edge - 1e-6]), v, possible)
-    assert doubts(np.array([80.0, 0.0]), v, np.array([True, False])) == ""
-    assert doubts(np.array([80.0, 0.0]), 0 * v, possible) == ""
+    edge = 3.125 + np.sqrt(3.125**2 + 6.25 * 25)  # m = 2.5 sqrt(m + 25)
+    assert faint(np.array([80.0, edge + 1e-6]), v, possible) == ""
+    assert "1 of 2 cells" in faint(np.array([80.0, edge - 1e-6]), v, possible)
+    assert faint(np.array([80.0, 0.0]), v, np.array([True, False])) == ""
+    assert faint(np.array([80.0, 0.0]), 0 * v, possible) == ""
 
 
 # ------------------------------------------------------------------ what

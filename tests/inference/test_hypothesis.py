@@ -11,8 +11,8 @@ from dpcontingency.errors import ModelError
 from dpcontingency.inference.gaussian import score_statistic
 from dpcontingency.inference.hypothesis import TestResult, homogeneity_test, independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
+from dpcontingency.inference.pvalues import chi2_logsf
 from dpcontingency.inference.replicates import Replicates
-from dpcontingency.inference.testresult import chi2_logsf
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import simulate_release
 from dpcontingency.release.release import Release
