@@ -150,8 +150,9 @@ def cmh_test(
     Returns
     -------
     CMHResult
-        On (levels of row - 1)(levels of column - 1) df, with the common odds ratio of a 2 x 2 x K
-        table and the test that the odds ratios are homogeneous.
+        On (levels of row - 1)(levels of column - 1) df, or fewer where zeros leave strata nothing
+        to compare; with the common odds ratio of a 2 x 2 x K table and the test that the odds
+        ratios are homogeneous.
 
     Raises
     ------

@@ -97,7 +97,7 @@ def chi_square(statistic: str, null: Any, alternative: Any = None) -> Calibratio
     True
     """
     model, fitted = null.model, null._fit.fitted
-    if model.release.noise.is_exact:
+    if model.cells.is_exact:
         return Calibration(True)
     if statistic == "score" and not fitted[model._alive].all():
         return Calibration(False, EATEN)

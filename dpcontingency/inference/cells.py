@@ -68,10 +68,10 @@ def _of_table(release: Release) -> Likelihood:
     strata = tuple(release.domain.axis(name) for name in release.strata)
     noisy, variances = given.noisy.ravel(), given.noise.variances.ravel()
     if given.totals is None:
-        return NoisyTableLikelihood(noisy, variances)
+        return NoisyTableLikelihood(noisy, variances).resolved()
     labels = stratum_labels(given.domain.shape, strata)
     totals = np.ravel(given.totals).astype(np.float64)
-    return NoisyTableLikelihood(noisy, variances, strata=labels, totals=totals)
+    return NoisyTableLikelihood(noisy, variances, strata=labels, totals=totals).resolved()
 
 
 @likelihood_of.register

@@ -94,7 +94,7 @@ class CoefficientResults(LikelihoodModelResults):
 
         So it is of fits by ``method="ml"`` without penalty, and without noise by "normal" too.
         """
-        exact = bool(self.model.release.noise.is_exact)
+        exact = bool(self.model.cells.is_exact)
         return self.penalty is None and (self.method == "ml" or exact)
 
     # -- coefficients --------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class CoefficientResults(LikelihoodModelResults):
     def _is_open(self, combination: Array) -> bool:
         """Whether the release leaves a combination of treatment-coded coefficients open."""
         model, fit = self.model, self._fit
-        if model.release.noise.is_exact or self.penalty is not None:
+        if model.cells.is_exact or self.penalty is not None:
             return False
         covariance = treatment_covariance(model, fit)
         return is_open(model._design, fit.fitted, model.cells.strata, covariance, combination)

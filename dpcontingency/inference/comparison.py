@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -42,16 +42,12 @@ class Fitted(Protocol):
         """The maximum of the log-likelihood."""
 
     @property
-    def df_resid(self) -> int:
-        """Degrees of freedom against the saturated model."""
+    def n_total(self) -> float:
+        """The number of records."""
 
     @property
-    def aic(self) -> float:
-        """-2 llf + 2 parameters."""
-
-    @property
-    def bic(self) -> float:
-        """-2 llf + log(records) parameters."""
+    def model(self) -> Any:
+        """The `LogLinearModel`; None for the saturated model that needs none."""
 
     @property
     def generating_class(self) -> str:
@@ -72,40 +68,19 @@ class Saturated:
 
     generating_class: str
     llf: float
-    df_model: int
     n_total: float
-    df_resid: int = 0
+    model: None = None
     converged: bool = True
     reason: str = ""
 
     @classmethod
     def over(cls, result: Any) -> Saturated:
-        """The model that every model of the release of ``result`` is nested in.
-
-        Its parameters are the possible cells less the public totals; with exact counts, those of
-        its facial set: the cells that hold records (METHODS 2.4). Of released margins they are the
-        numbers that were measured.
-        """
-        model, release = result.model, result.model.release
-        alive = model._possible
-        if release.noise.is_exact:
-            alive = alive & (model.cells.noisy > 0)
+        """The model that every model of the release of ``result`` is nested in."""
         return cls(
-            generating_class=show(release.margins),
-            llf=float(model.saturated_loglike),
-            df_model=int(model.cells.free_dimension(alive)),
+            generating_class=show(result.model.release.margins),
+            llf=float(result.model.saturated_loglike),
             n_total=result.n_total,
         )
-
-    @property
-    def aic(self) -> float:
-        """-2 llf + 2 parameters."""
-        return -2 * self.llf + 2 * self.df_model
-
-    @property
-    def bic(self) -> float:
-        """-2 llf + log(records) parameters."""
-        return -2 * self.llf + math.log(max(self.n_total, 1.0)) * self.df_model
 
 
 class LikelihoodRatio(NamedTuple):
@@ -130,7 +105,8 @@ def compare(*results: Any) -> ModelTable:
     ModelTable
         ``table`` has a row a model, the smallest first and the saturated one last, fitted or
         not: ``aic`` and ``bic``; ``lr``, ``df``, ``pvalue`` against the saturated model; and
-        ``lr_diff``, ``df_diff``, ``pvalue_diff`` against the model in the row above.
+        ``lr_diff``, ``df_diff``, ``pvalue_diff`` against the model in the row above. From row to
+        row AIC falls by ``lr_diff`` less twice ``df_diff``, and BIC likewise.
 
     Raises
     ------
@@ -144,10 +120,11 @@ def compare(*results: Any) -> ModelTable:
     -----
     The statistic is 2 (llf of the larger - llf of the smaller model), in the likelihood of the
     release (METHODS 2.2), so it accounts for sampling and noise. Under the smaller model it is
-    asymptotically chi-square with ``df_resid`` (smaller) - ``df_resid`` (larger) degrees of
-    freedom, counted with exact counts on the facial set of each model (METHODS 2.4). With no
-    noise it is the difference of the G2. AIC and BIC are those of the likelihood of the released
-    table: only their differences mean anything.
+    asymptotically chi-square; its degrees of freedom are the parameters that the larger model
+    adds. With zeros that no noise hides, both models' are counted on the cells to which the smaller
+    model gives a positive mean (METHODS 2.4), so that df of several steps need not add up. With no
+    noise the statistic is the difference of the G2. AIC and BIC are those of the likelihood of the
+    released table: only their differences mean anything.
 
     Examples
     --------
@@ -176,10 +153,12 @@ def compare(*results: Any) -> ModelTable:
     against = [likelihood_ratio(row, top) for row in rows]
     nothing = LikelihoodRatio(math.nan, 0, math.nan)
     changes = [nothing, *(likelihood_ratio(*pair) for pair in pairwise(rows))]
+    sizes = accumulate((test.df for test in changes[1:]), initial=ordered[0].model.n_params)
+    criteria = [information_criteria(*pair) for pair in zip(rows, sizes, strict=True)]
     frame = pd.DataFrame(
         {
-            "aic": [row.aic for row in rows],
-            "bic": [row.bic for row in rows],
+            "aic": [values["aic"] for values in criteria],
+            "bic": [values["bic"] for values in criteria],
             "lr": [test.statistic for test in against],
             "df": [test.df for test in against],
             "pvalue": [test.pvalue for test in against],
@@ -207,8 +186,9 @@ def drop1(result: Any) -> ModelTable:
     ModelTable
         ``table`` has a row for the model itself and one for each maximal term outside the strata
         and outside all special terms, and each special term: ``generating_class`` without the
-        term, its ``aic`` and ``bic``, and ``lr``, ``df`` and ``pvalue`` of the test that the term
-        is zero. Lower terms stay; of ``C:Diag(A, B)`` that is ``Diag(A, B)``.
+        term, its ``aic`` and ``bic`` with ``df`` parameters less, and ``lr``, ``df`` and ``pvalue``
+        of the test that the term is zero. Lower terms stay; of ``C:Diag(A, B)`` that is
+        ``Diag(A, B)``.
 
     Raises
     ------
@@ -245,16 +225,17 @@ def term_tests(title: str, results: Sequence[Any]) -> ModelTable:
     if fewer:
         notes.append(
             f"The df of {', '.join(dict.fromkeys(fewer))} is not the number of parameters of the "
-            "term: each model's df are those of the cells to which it gives a positive mean (its "
-            "facial set), and zeros make these fewer in the larger model."
+            "term: because of zeros the model without it gives some cells no positive mean, and "
+            "the others (its facial set) tell fewer of them apart."
         )
     return ModelTable(title, frame, tuple(notes))
 
 
 def _term_row(term: str, smaller: Fitted, larger: Fitted) -> dict[str, Any]:
-    test = likelihood_ratio(smaller, larger)._asdict()
-    row = {"term": term, "lr": test.pop("statistic"), **test}
-    return row | {name: getattr(smaller, name) for name in ("generating_class", "aic", "bic")}
+    test = likelihood_ratio(smaller, larger)
+    row = {"term": term, "lr": test.statistic, "df": test.df, "pvalue": test.pvalue}
+    criteria = information_criteria(smaller, larger.model.n_params - test.df)
+    return {**row, "generating_class": smaller.generating_class, **criteria}
 
 
 # -- one pair of models ---------------------------------------------------------------------------
@@ -262,13 +243,23 @@ def _term_row(term: str, smaller: Fitted, larger: Fitted) -> dict[str, Any]:
 
 def likelihood_ratio(smaller: Fitted, larger: Fitted) -> LikelihoodRatio:
     """The test of a model inside a larger one; see `compare` for its law."""
-    df = smaller.df_resid - larger.df_resid
+    df = 0 if smaller.model is None else smaller.model.df_against(larger.model)
     if failure(smaller, larger):
         return LikelihoodRatio(math.nan, df, math.nan)
     statistic = max(0.0, 2 * (larger.llf - smaller.llf))
     return LikelihoodRatio(
         statistic, df, float(stats.chi2.sf(statistic, df)) if df > 0 else math.nan
     )
+
+
+def information_criteria(fit: Fitted, n_params: int) -> dict[str, float]:
+    """AIC and BIC of a fit that counts so many parameters.
+
+    Where models are compared, one of them counts its own (`LogLinearModel.n_params`) and the others
+    differ from it by the df of their tests, so that AIC, BIC and test agree on the parameters.
+    """
+    bit = math.log(max(fit.n_total, 1.0))
+    return {"aic": 2 * n_params - 2 * fit.llf, "bic": bit * n_params - 2 * fit.llf}
 
 
 def failure(smaller: Fitted, larger: Fitted) -> str:

@@ -143,6 +143,22 @@ def facial_set(design: Design, counts: Array, possible: Mask, strata: Labels) ->
     return face
 
 
+def of_levels_in_use(counts: Array) -> Mask:
+    """Which cells of a table are of levels that all have records, shape of the table.
+
+    Examples
+    --------
+    >>> of_levels_in_use(np.array([[3.0, 0, 5], [0, 0, 2]])).astype(int)
+    array([[1, 0, 1],
+           [1, 0, 1]])
+    """
+    used = np.ones(counts.shape, dtype=np.bool_)
+    for k in range(counts.ndim):
+        others = tuple(j for j in range(counts.ndim) if j != k)
+        used &= counts.sum(axis=others, keepdims=True) > 0
+    return used
+
+
 def independent_columns(design: Design, cells: Mask, strata: Labels | None) -> Mask:
     """Which columns are not linear combinations of earlier ones on some cells.
 

@@ -151,6 +151,7 @@ class InteractionLikelihood:
     """
 
     of_margins = True  # fits, standard errors and residuals go by other rules
+    is_exact = False
 
     def __init__(self, release: MarginRelease) -> None:
         plan = release.plan

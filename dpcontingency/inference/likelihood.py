@@ -52,6 +52,7 @@ _SHORTEST_STEP = 1e-5  # of a step in `saturated`, before it is given up
 _MAX_ROUNDS = 100
 _FADING = 0.1  # expected count of a cell that may be heading for 0 in `saturated`
 _LARGEST_FACTOR = 10.0  # by which a rate may change in one step of `saturated`
+_PLAIN = 0.1  # noise sd up to which no count is hidden: half a record is five of them
 
 
 class NoisyTableLikelihood:
@@ -149,6 +150,26 @@ class NoisyTableLikelihood:
     def strata(self) -> Ints | None:
         """The stratum of each cell, shape (p,); None where no total is known."""
         return None if self._known is None else self._known.strata
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the cells are the counts, without noise."""
+        return not self.variances.any()
+
+    def resolved(self) -> "NoisyTableLikelihood":
+        """The likelihood of the counts themselves, where the noise is too small to hide any.
+
+        So it is up to a standard deviation of 0.1, at which rounding misses a count once in two
+        million; then what is known of zeros is known here, as it is without noise.
+        """
+        if self.is_exact or self.variances.max() > _PLAIN**2:
+            return self
+        counts = np.maximum(np.rint(self.noisy), 0.0)
+        if self._known is not None and (self._known.sum(counts) != self._known.totals).any():
+            return self
+        return NoisyTableLikelihood(
+            counts, np.zeros_like(counts), strata=self.strata, totals=self.totals
+        )
 
     @property
     def totals(self) -> Floats | None:

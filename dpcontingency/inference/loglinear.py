@@ -31,6 +31,7 @@ from dpcontingency.inference.existence import (
     facial_set,
     independent_columns,
     null_directions,
+    of_levels_in_use,
 )
 from dpcontingency.inference.fits import Fit
 from dpcontingency.inference.formula import (
@@ -279,24 +280,51 @@ class LogLinearModel(LikelihoodModel):
     def face(self) -> npt.NDArray[np.bool_]:
         """The cells that keep a positive mean at the maximum, flat.
 
-        With exact counts the facial set (`existence.facial_set`); with noise every possible cell
-        of the strata that hold records.
+        With counts that no noise hides the facial set (`existence.facial_set`); else every
+        possible cell of the strata that hold records.
         """
-        if not self.release.noise.is_exact:
+        if not self.cells.is_exact:
             return self._alive
         return facial_set(self._design, self.cells.noisy, self._alive, self._strata)
 
+    def rank(self, cells: npt.NDArray[np.bool_]) -> int:
+        """The number of free parameters that some cells, a flat mask, tell apart."""
+        if cells.all() or (cells == self._possible).all():
+            return self._design.n_columns
+        return int(independent_columns(self._design, cells, self.cells.strata).sum())
+
     @cached_property
     def df_model(self) -> int:
-        """The number of free parameters, on the cells that the data leave alive."""
-        if self.face.all() or (self.face == self._possible).all():
-            return self._design.n_columns
-        return int(independent_columns(self._design, self.face, self.cells.strata).sum())
+        """The number of free parameters on the cells that keep a positive mean (``face``)."""
+        return self.rank(self.face)
 
     @property
     def df_resid(self) -> int:
         """Free cells minus free parameters: the df of a test against the saturated model."""
-        return int(self.cells.free_dimension(self.face)) - self.df_model
+        return self.df_against()
+
+    def df_against(self, larger: LogLinearModel | None = None) -> int:
+        """The df of a test of this model against a larger one, by default the saturated one.
+
+        Under this model a record can be in the cells of its own ``face`` only. What the larger
+        model adds there is tested: the difference of the two ranks on this one face, whatever
+        cells the larger model sends to 0 besides (METHODS 2.4).
+        """
+        face = self.face
+        free = self.cells.free_dimension(face) if larger is None else larger.rank(face)
+        return int(free) - self.df_model
+
+    @cached_property
+    def n_params(self) -> int:
+        """The parameters that AIC and BIC count: those that the cells of levels in use tell apart.
+
+        That is all of them, but for levels that nobody is known to have. The count does not look
+        at the model's own face, which is smaller the larger the model is.
+        """
+        if not self.cells.is_exact:
+            return self.rank(self._alive)
+        counts = self.cells.noisy.reshape(self.release.domain.shape)
+        return self.rank(self._alive & of_levels_in_use(counts).ravel())
 
     @cached_property
     def saturated_loglike(self) -> float:

@@ -53,7 +53,7 @@ def nested_test(hypothesis: Hypothesis, how: How) -> TestResult:
         return replace(
             blank,
             reason="the null model leaves no degrees of freedom: a factor has a single level, or "
-            "all records share one, or there are none",
+            "all records share one, or there are none, or zeros leave nothing to compare",
         )
     fit = model.fit(warn_convergence=False)
     if not fit.converged:

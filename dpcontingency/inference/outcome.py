@@ -47,7 +47,7 @@ def fit_at(model: Any, best: Maximum[DesignPoint], method: str, penalty: str | N
         covariance = coding @ covariance @ coding.T
         sampling = coding @ sampling @ coding.T
     vague = np.zeros(beta.size, dtype=np.bool_)
-    if penalty is None and not model.release.noise.is_exact:
+    if penalty is None and not model.cells.is_exact:
         wide = np.diag(covariance) * model._units**2 > LARGE_ERROR**2
         for j in np.flatnonzero(wide):
             vague[j] = is_open(*at, coding[j] * model._units[j])
@@ -76,9 +76,10 @@ def fit_at(model: Any, best: Maximum[DesignPoint], method: str, penalty: str | N
 def _limit(model: Any, best: Maximum[DesignPoint], method: str, penalty: str | None) -> Limit:
     """Which cells the end of a search sends to 0."""
     cells, strata = best.point.cells, model.cells.strata
-    if model.release.noise.is_exact or penalty is not None:
-        face = model._alive if penalty is not None else model.face
-        return Limit(model._design, model._alive, face, strata)
+    if penalty is not None:
+        return Limit(model._design, model._alive, model._alive, strata)
+    if model.cells.is_exact:
+        return Limit(model._design, model._alive, model.face, strata)
 
     def normal(fitted: Array) -> NormalPoint:
         return NormalPoint(model._design, model.cells.noisy, model.cells.variances, fitted, strata)

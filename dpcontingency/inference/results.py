@@ -14,7 +14,7 @@ from scipy import stats
 
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.cell_results import CellResults, cells_of
-from dpcontingency.inference.comparison import compare, drop1
+from dpcontingency.inference.comparison import compare, drop1, information_criteria
 from dpcontingency.inference.fits import Fit, sampling_covariance, treatment_covariance
 from dpcontingency.inference.odds import (
     Kind,
@@ -112,13 +112,16 @@ class LogLinearResults(CellResults):
 
     @property
     def aic(self) -> float:
-        """-2 llf + 2 parameters; only differences between fits of one release mean anything."""
-        return float(-2 * self.llf + 2 * self.df_model)
+        """-2 llf + 2 parameters; only differences between fits of one release mean anything.
+
+        The parameters are ``model.n_params``, whatever cells the fit sends to 0.
+        """
+        return information_criteria(self, self.model.n_params)["aic"]
 
     @property
     def bic(self) -> float:
-        """-2 llf + log(n_total) parameters."""
-        return float(-2 * self.llf + np.log(max(self.n_total, 1.0)) * self.df_model)
+        """-2 llf + log(n_total) parameters, the same as of ``aic``."""
+        return information_criteria(self, self.model.n_params)["bic"]
 
     @property
     def deviance(self) -> float:

@@ -22,8 +22,10 @@ from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.comparison import (
     RATIO,
     TOLERANCE,
+    LikelihoodRatio,
     dropped,
     failure,
+    information_criteria,
     is_nested,
     likelihood_ratio,
     refit,
@@ -61,8 +63,9 @@ class Selection:
         The fit of the selected model. Its p-values and intervals do not know of the search.
     path : pandas.DataFrame
         A row a step, the start first: ``step``, ``action`` ("add [A B]", "drop [A B]"),
-        ``generating_class`` after it, and ``criterion``: its BIC or AIC, or the p-value of the
-        term of this step.
+        ``generating_class`` after it, and ``criterion``: its BIC or AIC, in which each step
+        counts as many parameters as its test has df (`compare`), or the p-value of the term of
+        this step.
     at_infinity : tuple of str
         The models met on the way, taken or not, that have no finite estimate of some parameters.
     criterion, direction : str
@@ -104,6 +107,16 @@ class Move(NamedTuple):
     def action(self) -> str:
         """The step as the path names it."""
         return f"{'add' if self.adds else 'drop'} {self.term}"
+
+    def test(self, current: LogLinearResults) -> LikelihoodRatio:
+        """The test of the step's term."""
+        pair = (current, self.fit) if self.adds else (self.fit, current)
+        return likelihood_ratio(*pair)
+
+    def gain(self, current: LogLinearResults) -> int:
+        """By how many parameters the model after the step is larger: the df of the test."""
+        df = self.test(current).df
+        return df if self.adds else -df
 
 
 class _Search:
@@ -277,6 +290,7 @@ def _climb(
     current = search.fit(search.start.generators, search.start.special)
     if not current.converged:
         raise ModelError(f"{failure(current, current)} Start the search from another model.")
+    n_params = current.model.n_params
     rows = [("start", current.generating_class, _start_value(current, criterion))]
     seen = {(current.generators, current.model.special)}
     while True:
@@ -288,10 +302,11 @@ def _climb(
         if criterion == "lr":
             best = _by_test(current, moves, alpha)
         else:
-            best = _by_criterion(current, moves, criterion)
+            best = _by_criterion(current, n_params, moves, criterion)
         if best is None:
             break
         move, value = best
+        n_params += move.gain(current)
         rows.append((move.action, move.fit.generating_class, value))
         current = move.fit
         seen.add((current.generators, current.model.special))
@@ -325,11 +340,17 @@ def _start_value(fit: LogLinearResults, criterion: Criterion) -> float:
 
 
 def _by_criterion(
-    current: LogLinearResults, moves: Sequence[Move], criterion: Criterion
+    current: LogLinearResults, n_params: int, moves: Sequence[Move], criterion: Criterion
 ) -> tuple[Move, float] | None:
-    """The step to the lowest AIC or BIC; the first of those that rounding cannot tell apart."""
-    now = float(getattr(current, criterion))
-    valued = [(move, float(getattr(move.fit, criterion))) for move in moves]
+    """The step to the lowest AIC or BIC; the first of those that rounding cannot tell apart.
+
+    The model itself counts `n_params`, and each step the parameters that its test has df.
+    """
+    now = information_criteria(current, n_params)[criterion]
+    valued = [
+        (move, information_criteria(move.fit, n_params + move.gain(current))[criterion])
+        for move in moves
+    ]
     better = [(m, v) for m, v in valued if v < now + (-TOLERANCE if m.adds else TOLERANCE)]
     least = min((value for _, value in better), default=math.nan)
     return next(((m, v) for m, v in better if v <= least + TOLERANCE), None)
@@ -353,6 +374,5 @@ def _by_test(
 
 def _log_pvalue(current: LogLinearResults, move: Move) -> float:
     """The logarithm of the p-value of the step's term; 0 for a term without parameters."""
-    smaller, larger = (current, move.fit) if move.adds else (move.fit, current)
-    test = likelihood_ratio(smaller, larger)
+    test = move.test(current)
     return chi2_logsf(test.statistic, test.df) if test.df > 0 else 0.0

@@ -198,16 +198,15 @@ def _difference_of_margins(
 ) -> tuple[Array, Array]:
     """Row sums less column sums, and their covariance, shape (k,) and (k, k)."""
     k = given.domain.shape[0]
-    noisy = given.noisy
-    means = np.reshape(fit.fittedvalues.to_numpy(), (k, k))
-    if given.noise.is_exact:
-        means = noisy
+    cells = fit.model.cells
+    noisy = cells.noisy.reshape(k, k)
+    means = noisy if cells.is_exact else np.reshape(fit.fittedvalues.to_numpy(), (k, k))
     rows, columns = np.indices((k, k)).reshape(2, -1)
     contrast = np.subtract(
         rows == np.arange(k)[:, None], columns == np.arange(k)[:, None], dtype=float
     )
     difference = contrast @ noisy.ravel()
-    noise = fit.model.cells.law(means.ravel()).noise()
+    noise = cells.law(means.ravel()).noise()
     covariance = contrast @ (np.diag(means.ravel()) + noise) @ contrast.T
     if centred and given.totals is not None:
         covariance = covariance - np.outer(difference, difference) / given.n_total

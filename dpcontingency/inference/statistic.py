@@ -58,9 +58,8 @@ class Hypothesis:
 
     @property
     def df(self) -> int:
-        """The degrees of freedom: free parameters that the null leaves out."""
-        larger = 0 if self.alternative is None else self.alternative.df_resid
-        return int(self.model.df_resid - larger)
+        """The degrees of freedom: free parameters that the null leaves out, on its face."""
+        return int(self.model.df_against(self.alternative))
 
     @cached_property
     def saturated(self) -> Any:

@@ -69,14 +69,14 @@ def infinity_notes(results: Sequence[Any]) -> list[str]:
 
 
 def face_notes(results: Sequence[Any]) -> list[str]:
-    """Which models have df of fewer cells than the table, because of zeros."""
+    """Which models are tested on fewer cells than the table has, because of zeros."""
     fewer = [r.generating_class for r in results if r.model.face.sum() < r.model.n_cells]
     if not fewer:
         return []
     return [
-        f"The df of {', '.join(dict.fromkeys(fewer))} are adjusted for zeros: of a model are "
-        "counted the cells to which it gives a positive mean (its facial set), and the parameters "
-        "that these tell of."
+        f"The df of {', '.join(dict.fromkeys(fewer))} are adjusted for zeros: a test of a model "
+        "counts the cells to which it gives a positive mean (its facial set), and of both models "
+        "the parameters that these tell apart."
     ]
 
 

@@ -66,6 +66,57 @@ def test_facial_set_is_that_of_brute_force(name):
     assert len(seen) > 2
 
 
+PAIRS = [
+    ("[A][B]", (), "[AB]", ()),
+    ("[A][B]", (), "[A][B]", ("score(A):score(B)",)),
+    ("[AC][BC]", (), "[AB][AC][BC]", ()),
+    ("[AC][BC]", (), "[ABC]", ()),
+    ("[AB][AC][BC]", (), "[ABC]", ()),
+    ("[AC][BC]", (), "[AC][BC]", ("score(A):score(B)",)),
+    ("[A][BC]", (), "[AB][BC]", ()),
+]
+
+
+@pytest.mark.parametrize(
+    "pair", PAIRS, ids=lambda pair: f"{pair[0]} in {pair[2]}{''.join(pair[3])}"
+)
+def test_df_of_a_pair_are_counted_on_the_face_of_the_smaller_model(pair):
+    """And those of goodness of fit on the model's own, by cells and dense ranks."""
+    rng = np.random.default_rng(14)
+    fewer = 0
+    for _ in range(30):
+        shape = tuple(rng.integers(2, 4, size=3 if "C" in pair[0] else 2))
+        counts = rng.integers(1, 9, size=shape) * (rng.random(shape) < rng.uniform(0.2, 0.8))
+        if not counts.any():
+            continue
+        levels = {k: list(range(n)) for k, n in zip("ABC", shape, strict=False)}
+        release = Release.exact(counts, Domain(levels, ordered=list(levels)))
+        models = [
+            LogLinearModel(release, pair[0], special_terms=pair[1]),
+            LogLinearModel(release, pair[2], special_terms=pair[3]),
+        ]
+        x = [dense(model._design) for model in models]
+        face = brute_force_face(x[0], counts.ravel())
+        one = np.ones((counts.size, 1))
+        ranks = [np.linalg.matrix_rank(np.hstack([one, design])[face]) for design in x]
+        assert models[0].df_against(models[1]) == ranks[1] - ranks[0]
+        assert models[0].df_against() == models[0].df_resid == face.sum() - ranks[0]
+        fewer += ranks[1] - ranks[0] < x[1].shape[1] - x[0].shape[1]
+    assert fewer > 1
+
+
+def test_a_level_that_nobody_has_counts_in_no_criterion():
+    rng = np.random.default_rng(5)
+    counts = rng.integers(1, 20, size=(2, 3, 2))
+    fits = []
+    for table, levels in ((counts, "uvw"), (np.insert(counts, 1, 0, axis=1), "uxvw")):
+        domain = Domain({"A": ["a", "b"], "B": list(levels), "C": ["c", "d"]})
+        models = [LogLinearModel(Release.exact(table, domain), g) for g in ("[A][BC]", "[AB][BC]")]
+        fits.append([model.fit(warn_convergence=False) for model in models])
+    assert [fit.model.n_params for fit in fits[0]] == [fit.model.n_params for fit in fits[1]]
+    assert fits[0][1].bic - fits[0][0].bic == pytest.approx(fits[1][1].bic - fits[1][0].bic)
+
+
 def test_faces_inside_strata():
     # With the second factor fixed, a stratum whose records share a level loses its other cells.
     domain = Domain({"A": ["a", "b"], "S": ["x", "y"]})

@@ -45,6 +45,41 @@ def test_cochran_armitage():
     assert other.statistic == pytest.approx(5.02232, abs=5e-6)
 
 
+def test_a_trend_that_separates_the_groups_has_one_df():
+    # R: prop.trend.test(c(9, 7, 2, 0, 0), c(9, 7, 6, 8, 9)) and the deviances of binomial glms.
+    # Under independence every cell can hold records; that the trend then sends some of them to 0
+    # takes no df.
+    counts = np.array([[9, 7, 2, 0, 0], [0, 0, 4, 8, 9]])
+    domain = Domain({"A": [0, 1], "B": list(range(5))}, ordered=["B"])
+    releases = [
+        Release.exact(counts, domain),
+        Release.from_noisy_table(counts.astype(float), domain, sigma=1e-3, n_total=counts.sum()),
+    ]
+    for release in releases:
+        score = trend_test(release, "A", "B", pvalue="asymptotic")
+        assert (score.df, score.pvalue) == (1, pytest.approx(4.336774707e-08, rel=1e-5))
+        ratio = trend_test(release, "A", "B", statistic="lr", pvalue="asymptotic")
+        assert (ratio.df, ratio.statistic) == (1, pytest.approx(46.19631271, rel=1e-6))
+
+
+def test_strata_with_nothing_to_compare_take_no_df():
+    counts = np.array([[[0, 0], [6, 9]], [[8, 5], [4, 3]]])
+    domain = Domain({"A": [0, 1], "B": [0, 1], "C": [0, 1]})
+    exact = cmh_test(Release.exact(counts, domain), "A", "B", "C")
+    assert (exact.df, exact.statistic) == (1, pytest.approx(19.466, abs=5e-4))
+    counts[:, :, 1] = [[5, 0], [7, 0]]  # all of the second stratum have one level of B
+    one = cmh_test(Release.exact(counts, domain), "A", "B", "C")
+    alone = independence_test(
+        Release.exact(counts[:, :, 0], Domain({"A": [0, 1], "B": [0, 1]})), "A", "B"
+    )
+    assert (one.df, one.statistic) == (1, pytest.approx(alone.statistic, rel=1e-8))
+    assert one.homogeneity.df == 0
+    counts[:, :, 0] = [[3, 0], [4, 0]]
+    none = cmh_test(Release.exact(counts, domain), "A", "B", "C")
+    assert none.df == 0
+    assert "zeros leave nothing to compare" in none.reason
+
+
 def test_a_factor_without_order_has_no_trend():
     with pytest.raises(ModelError, match="Dose"):
         trend_test(Release.exact(C7, doses()), "Dose", "Cured")
