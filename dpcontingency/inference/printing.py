@@ -283,6 +283,12 @@ def _plain_notes(results: Any) -> list[str]:
             "that of the release at this estimate and not the maximum, so no LR test is made of "
             "it, and AIC and BIC, made of it all the same, are a little too large."
         )
+    if results.model.n_params > results.df_model:
+        notes.append(
+            f"AIC and BIC count {results.model.n_params} parameters, those of all levels in use; "
+            f"zeros leave {results.df_model} of them on the cells with a positive mean, which Df "
+            "is about."
+        )
     if not release.noise.is_exact:
         notes.append(
             "Standard errors, intervals and tests cover sampling and the noise of the release; "

@@ -76,7 +76,7 @@ def face_notes(results: Sequence[Any]) -> list[str]:
     return [
         f"The df of {', '.join(dict.fromkeys(fewer))} are adjusted for zeros: a test of a model "
         "counts the cells to which it gives a positive mean (its facial set), and of both models "
-        "the parameters that these tell apart."
+        "the parameters that these tell apart. In a comparison AIC and BIC count the same."
     ]
 
 

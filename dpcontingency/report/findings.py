@@ -179,7 +179,7 @@ class Findings:
         if not all(map(has_cells, self.models)):
             blocks.append(Text(_SATURATED))
         if len(self.models) > 1:
-            blocks.append(comparison_table(self.models))
+            blocks.append(comparison_table(self.models, self.comparison))
             if self.comparison is not None:
                 blocks.append(differences_table(self.comparison))
                 blocks += [Text(note) for note in self.comparison.notes]

@@ -21,11 +21,12 @@ LARGEST = 12  # residuals that are listed
 NO_MAXIMUM = "none (no maximum of the likelihood)"
 
 
-def criteria(fit: LogLinearResults) -> tuple[Cell, Cell]:
-    """AIC and BIC, of fits that maximise the likelihood."""
+def criteria(fit: LogLinearResults, compared: Any = None) -> tuple[Cell, Cell]:
+    """AIC and BIC, of fits that maximise the likelihood; in a comparison those of its table."""
     if not fit.maximises_likelihood:
         return (Cell(NO_MAXIMUM, None),) * 2
-    return number(fit.aic, f"{fit.aic:.2f}"), number(fit.bic, f"{fit.bic:.2f}")
+    row = fit if compared is None else compared.table.loc[fit.generating_class]
+    return number(row.aic, f"{row.aic:.2f}"), number(row.bic, f"{row.bic:.2f}")
 
 
 def gof_table(fit: LogLinearResults) -> Table:
@@ -86,15 +87,15 @@ def coefficients_table(fit: LogLinearResults) -> Table:
     return Table("coefficients", "Coefficients", columns, rows, 1, cut)
 
 
-def comparison_table(models: Sequence[LogLinearResults]) -> Table:
-    """One row a model."""
+def comparison_table(models: Sequence[LogLinearResults], compared: Any = None) -> Table:
+    """One row a model, with AIC and BIC of their comparison where there is one."""
     rows = []
     for fit in models:
         lr = fit.gof().iloc[0]
         rows.append(
             [
                 label(fit.generating_class),
-                *criteria(fit),
+                *criteria(fit, compared),
                 _statistic(lr["statistic"]),
                 number(lr["df"], f"{lr['df']:.0f}"),
                 _p(lr),

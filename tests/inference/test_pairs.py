@@ -83,6 +83,34 @@ def test_a_level_that_nobody_has_in_either_margin_drops_out(statistic):
     assert one.statistic == pytest.approx(other.statistic, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_the_score_statistic_lives_on_the_face_of_the_null(seed):
+    """Rao's statistic by dense algebra on the cells that the null leaves, and the ranks there."""
+    release, _ = sparse(seed)
+    pairs = [
+        ("[AC][BC]", LogLinearModel(release, "[AB][AC][BC]")),
+        ("[AC][BC]", LogLinearModel(release, "[AC][BC]", special_terms=["score(A):score(B)"])),
+        ("[AB][AC][BC]", LogLinearModel(release, "[ABC]")),
+    ]
+    for generators, larger in pairs:
+        null = quiet(release, generators)
+        inside = null.model.face
+        mean = null.fittedvalues.to_numpy()[inside]
+        x, narrow = (
+            np.column_stack([m._design.matrix().toarray(), np.ones(inside.size)])[inside]
+            for m in (larger, null.model)
+        )
+        root = np.sqrt(mean)[:, None]
+        u = x.T @ (release.noisy.ravel()[inside] - mean)
+        rao = u @ np.linalg.pinv((root * x).T @ (root * x), rcond=1e-10, hermitian=True) @ u
+        score = null.model.cells.nested_score_statistic(
+            null.fittedvalues.to_numpy(), larger._design
+        )
+        assert score == pytest.approx(rao, rel=1e-6, abs=1e-6)
+        ranks = [np.linalg.matrix_rank(root * design) for design in (x, narrow)]
+        assert null.model.df_against(larger) == ranks[0] - ranks[1]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_criteria_count_the_parameters_that_tests_count(seed):
     """AIC moves by the likelihood ratio less 2 df, BIC by that less log n df: in every table."""
@@ -122,6 +150,9 @@ def test_titanic(load_table):
     # More terms are more parameters, whatever they send to 0.
     sizes = [quiet(release, all_kway(domain, k)).model.n_params for k in range(1, 5)]
     assert sizes == [6, 18, 28, 31]
+    assert "AIC and BIC count 18 parameters" in " ".join(str(whole.summary()).split())
+    plain = str(quiet(release, mutual(domain)).summary())
+    assert "AIC and BIC count" not in " ".join(plain.split())
 
 
 def test_the_search_by_bic_takes_the_steps_of_r(load_table, data_folder):

@@ -16,7 +16,7 @@ from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.inference.comparison import compare
-from dpcontingency.inference.families import links
+from dpcontingency.inference.families import all_kway, links
 from dpcontingency.inference.formula import generating_class
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import LogLinearModel
@@ -354,6 +354,22 @@ def test_models_side_by_side(release, fit):
     assert [row[:2] for row in changes[1:]] == list(map(list, pairwise(table.index)))
     assert [row[2] for row in changes[1:]] == [f"{x:.3f}" for x in table["lr_diff"].iloc[1:]]
     assert "There is no interaction of Admit, Gender and Dept together" in page.text
+
+
+def test_criteria_side_by_side_count_what_the_tests_count(load_table):
+    counts, domain = load_table("titanic")
+    exact = Release.exact(counts, domain)
+    fits = [
+        LogLinearModel(exact, all_kway(domain, k)).fit(warn_convergence=False) for k in (1, 2, 3)
+    ]
+    page = Read(exact, models=fits)
+    side = page.tables["The models side by side"]
+    changes = page.tables["Each model against the next larger one"]
+    assert [row[3] for row in changes[1:3]] == ["12", "8"]
+    aic = [float(row[1]) for row in side[1:]]
+    steps = [float(row[2]) - 2 * float(row[3]) for row in changes[1:3]]
+    np.testing.assert_allclose(-np.diff(aic), steps, atol=0.02)
+    assert "In a comparison AIC and BIC count the same." in page.text
 
 
 @pytest.mark.parametrize(
