@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from dpcontingency import _writing
 from dpcontingency._paths import path_of
 from dpcontingency.errors import DomainError
 
@@ -47,10 +48,7 @@ def write(path: str | Path, content: dict[str, Any]) -> None:
         If the file cannot be written.
     """
     whole = yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
-    try:
-        path_of(path, DomainError).write_text(whole, encoding="utf-8")
-    except OSError as error:
-        raise DomainError(f"Cannot write the domain file {path}: {error.strerror}.") from None
+    _writing.write_text(path, whole, DomainError)
 
 
 def text(content: dict[str, Any]) -> str:

@@ -241,7 +241,9 @@ class Domain:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and dictionaries, for YAML and JSON."""
-        out: dict[str, Any] = {"factors": {n: list(v) for n, v in self._levels.items()}}
+        # The stamp stands first, so that no beginning of the file can be read without it.
+        out: dict[str, Any] = {} if self._is_public else {"observed": True}
+        out["factors"] = {n: list(v) for n, v in self._levels.items()}
         if self._ordered:
             out["ordered"] = list(self._ordered)
         if self._scores:
@@ -250,8 +252,6 @@ class Domain:
             out["structural_zeros"] = [dict(z) for z in self._structural_zeros]
         if self._bins:
             out["bins"] = {n: self._bins[n].to_dict() for n in self.names if n in self._bins}
-        if not self._is_public:
-            out["observed"] = True
         return out
 
     @classmethod

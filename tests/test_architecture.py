@@ -25,6 +25,7 @@ FLOORS = {
     "_labels": 0,
     "_lazy": 0,
     "_paths": 0,
+    "_writing": 0,
     "_declared": 0,
     "_schema": 0,
     "_yaml": 0,

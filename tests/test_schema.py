@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import dpcontingency as dpc
+from dpcontingency import _writing
+from dpcontingency._draft import look_at, text_of
 from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, ObservedDomainWarning, RecordsError
 from dpcontingency.tabulate import tabulate, tabulate_margins
@@ -203,6 +205,40 @@ def test_the_stamp_goes_wherever_the_levels_go(tmp_path):
     dpc.write_report(release, tmp_path / "r.html")
     assert "NOT PRIVATE: the levels were read off" in (tmp_path / "r.html").read_text()
     assert dpc.release_table(tabulate(RECORDS, Domain({"i": [9, 10]})), dpc.GDP(1)).private
+
+
+def test_no_beginning_of_a_stamped_file_is_one_of_a_declared_domain(tmp_path):
+    """As a full disk or a broken copy leaves it."""
+    path = tmp_path / "d.yaml"
+    observe(RECORDS).to_yaml(path)
+    draft = tmp_path / "draft.yaml"
+    draft.write_text(text_of(look_at(RECORDS)))
+    for whole in (path.read_bytes(), draft.read_bytes()):
+        read = 0
+        for end in range(len(whole) + 1):
+            path.write_bytes(whole[:end])
+            try:
+                domain = Domain.from_yaml(path)
+            except DomainError:
+                continue
+            read += 1
+            assert not domain.is_public
+        assert read > 1  # such as a file that lacks its last level
+
+
+def test_a_domain_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "d.yaml"
+    DECLARED.to_yaml(path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_writing.os, "fsync", full)
+        with pytest.raises(DomainError, match="No space left on device"):
+            Domain({"a": list(range(100))}).to_yaml(path)
+    assert Domain.from_yaml(path) == DECLARED
+    assert [file.name for file in tmp_path.iterdir()] == ["d.yaml"]
 
 
 @pytest.mark.parametrize(

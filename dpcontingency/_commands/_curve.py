@@ -11,11 +11,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from dpcontingency import _writing
 from dpcontingency._commands._shared import misuse
 from dpcontingency.domain import Domain
 from dpcontingency.inference.planning import power_curve
 from dpcontingency.inference.questions import Question
-from dpcontingency.release import files
 from dpcontingency.report import plots
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -43,4 +43,4 @@ def draw_curve(path: Path, planned: Planned, mu: float, wanted: float) -> None:
     dated = {"svg": "Date", "pdf": "CreationDate"}.get(kind)
     with mpl.rc_context({"svg.hashsalt": "dpcontingency"}):
         figure.savefig(buffer, format=kind, dpi=150, metadata={dated: None} if dated else None)
-    files.write_bytes(path, buffer.getvalue())
+    _writing.write_bytes(path, buffer.getvalue())

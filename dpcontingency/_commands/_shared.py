@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
+from dpcontingency import _writing
 from dpcontingency._labels import on_one_line
 from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, DPContingencyError, ReleaseError, did_you_mean
@@ -163,7 +164,7 @@ def fresh(path: Path, force: bool, *others: str | Path | None) -> Path:
         misuse(f"There is no folder {path.parent}: make it, or choose another.")
     if any(_is_same(path, other) for other in others if other is not None):
         misuse(f"{path} is another file of this command too: choose another name for the output.")
-    files.check_writable(path)
+    _writing.check_writable(path)
     if path.exists() and not force:
         misuse(f"{path} exists already: choose another name, or pass --force to replace it.")
     return path

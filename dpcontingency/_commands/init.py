@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from dpcontingency import _writing
 from dpcontingency._commands._shared import Force, Json, epilog, fresh, print_facts, print_json
 from dpcontingency._draft import look_at, text_of
 from dpcontingency._records import files_of
+from dpcontingency.errors import DomainError
 from dpcontingency.privacy.stamp import NOT_PRIVATE
-from dpcontingency.release import files
 
 JSON_KEYS = ("output", "observed", "factors", "ordered", "bins", "left_out")
 EPILOG = epilog(
@@ -49,7 +50,7 @@ def run(
     """
     target = fresh(output, force, *files_of(records))
     columns = look_at(records, factor)
-    files.write_text(target, text_of(columns))
+    _writing.write_text(target, text_of(columns), DomainError, _writing.OWNER_ONLY)
     factors = [column for column in columns if column.kind == "factor"]
     left = [column for column in columns if column.kind not in ("factor", "numbers")]
     bins = [column.name for column in columns if column.kind == "numbers"]

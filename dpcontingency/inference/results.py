@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from dpcontingency import _writing
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.cell_results import CellResults, cells_of
 from dpcontingency.inference.comparison import compare, drop1, information_criteria
@@ -427,7 +428,7 @@ class LogLinearResults(CellResults):
         ReleaseError
             If the file cannot be written.
         """
-        files.write_text(path, self.to_json())
+        _writing.write_text(path, self.to_json())
 
     def to_json(self) -> str:
         """The text that `save` writes: results, release and checksum, as JSON.

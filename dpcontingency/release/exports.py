@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dpcontingency import _writing
 from dpcontingency._lazy import later
 from dpcontingency.domain import Domain, Label, label_text
 from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.stamp import NOT_PRIVATE
-from dpcontingency.release import files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ def write_csv(
         frame.insert(frame.shape[1], NOT_PRIVATE, reason, allow_duplicates=True)
     # Quoted, because 01 and an empty text would come back as a number and as a missing value.
     text = frame.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    files.write_text(path, text)
+    _writing.write_text(path, text)
 
 
 def write_parquet(
@@ -110,7 +110,7 @@ def write_parquet(
     said = {METADATA_KEY: json.dumps(dict(statement), ensure_ascii=False).encode()}
     buffer = io.BytesIO()
     pq.write_table(pa.table(arrays, metadata=said), buffer)
-    files.write_bytes(path, buffer.getvalue())
+    _writing.write_bytes(path, buffer.getvalue())
 
 
 def _positions(domain: Domain, axis: int) -> npt.NDArray[np.intp]:

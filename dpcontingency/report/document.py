@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from dpcontingency import _writing
 from dpcontingency.errors import ReleaseError, shown
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.privacy.stamp import NOT_PRIVATE
-from dpcontingency.release import files
 from dpcontingency.report.findings import Findings, tests_section
 from dpcontingency.report.guarantee import guarantee
 from dpcontingency.report.html import html
@@ -92,7 +92,7 @@ def write_report(
     """
     renderer = renderer_of(path)
     made = document_of(release, models=models, tests=tests, chosen=chosen, title=title)
-    files.write_text(path, renderer(made))
+    _writing.write_text(path, renderer(made))
 
 
 def render(

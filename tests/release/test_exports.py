@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import dpcontingency as dpc
+from dpcontingency import _writing
 from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import DPContingencyError, ReleaseError
 from dpcontingency.privacy.gdp import GDP
-from dpcontingency.release import exports, files, integers
+from dpcontingency.release import exports, integers
 from dpcontingency.release.mechanisms import Gaussian, Laplace
 from dpcontingency.release.publish import release_table, simulate_release
 from dpcontingency.release.release import Release
@@ -132,7 +133,7 @@ def test_a_crash_leaves_the_old_file(tmp_path, monkeypatch, step):
         getattr(simulated(), name)(path)
         before = path.read_bytes()
         with monkeypatch.context() as patch:
-            patch.setattr(files.os, step, lambda *_: 1 / 0)
+            patch.setattr(_writing.os, step, lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 getattr(simulated(seed=2), name)(path)
         assert path.read_bytes() == before

@@ -4,10 +4,13 @@ import errno
 import json
 import os
 import stat
+import threading
+from itertools import product
 
 import numpy as np
 import pytest
 
+from dpcontingency import _writing
 from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, PrivacyError, ReleaseError, shown
 from dpcontingency.inference.loglinear import LogLinearResults
@@ -277,14 +280,14 @@ def test_every_name_that_fits_its_folder_can_be_written(tmp_path):
     with pytest.raises(ReleaseError, match="File name too long"):
         make().save(tmp_path / f"x{long}")
     with pytest.raises(ReleaseError, match="File name too long"):
-        files.check_writable(tmp_path / f"x{long}")
+        _writing.check_writable(tmp_path / f"x{long}")
     assert os.listdir(tmp_path) == [long]
 
 
 def test_to_ask_whether_a_file_can_be_written_leaves_no_trace(saved):
     before = saved.read_bytes()
-    files.check_writable(saved)
-    files.check_writable(saved.with_name("other.json"))
+    _writing.check_writable(saved)
+    _writing.check_writable(saved.with_name("other.json"))
     assert os.listdir(saved.parent) == ["release.json"]
     assert saved.read_bytes() == before
 
@@ -317,10 +320,10 @@ def test_a_folder_that_is_read_only(tmp_path):
 def test_a_refused_folder(tmp_path, monkeypatch):
     """What a read-only folder does, for the superuser too."""
 
-    def refuse(**kwargs):
+    def refuse(*args):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(_writing.os, "open", refuse)
     with pytest.raises(ReleaseError, match=r"Permission denied\. Choose a folder"):
         make().save(tmp_path / "release.json")
 
@@ -340,18 +343,21 @@ def full(*args, **kwargs):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("step", ["replace", "fsync", "chmod", "fdopen"])
+# Only what is replaced has permissions to keep, so that fchmod is called.
+@pytest.mark.parametrize(
+    ("step", "exists"),
+    [*product(["replace", "fsync", "fdopen"], [True, False]), ("fchmod", True)],
+)
 @pytest.mark.parametrize(
     ("fault", "seen"), [(interrupt, KeyboardInterrupt), (crash, RuntimeError), (full, ReleaseError)]
 )
-@pytest.mark.parametrize("exists", [True, False])
 def test_a_crash_leaves_what_was_there(tmp_path, monkeypatch, step, fault, seen, exists):
     path = tmp_path / "release.json"
     if exists:
         make(1).save(path)
     before = path.read_bytes() if exists else None
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, step, fault)
+        patch.setattr(_writing.os, step, fault)
         with pytest.raises(seen):
             make(2).save(path)
     assert os.listdir(tmp_path) == (["release.json"] if exists else [])
@@ -368,7 +374,7 @@ def test_ctrl_c_after_the_file_is_in_place_is_still_ctrl_c(tmp_path, monkeypatch
         replace(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.os, "replace", late)
+    monkeypatch.setattr(_writing.os, "replace", late)
     with pytest.raises(KeyboardInterrupt):
         make().save(tmp_path / "release.json")
     assert same(load_release(tmp_path / "release.json"), make())
@@ -384,7 +390,7 @@ def test_a_half_written_text_never_shows(tmp_path, monkeypatch):
         assert not path.exists()
         replace(source, target)
 
-    monkeypatch.setattr(files.os, "replace", watched)
+    monkeypatch.setattr(_writing.os, "replace", watched)
     make().save(path)
     assert seen == [True]
 
@@ -407,11 +413,102 @@ def test_the_same_release_gives_the_same_bytes(saved, tmp_path):
     assert again.read_bytes() == saved.read_bytes()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX")
-def test_the_file_has_the_permissions_of_a_new_file(saved):
-    umask = os.umask(0)
-    os.umask(umask)
-    assert stat.S_IMODE(saved.stat().st_mode) == 0o666 & ~umask
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o002])
+def umask(request):
+    usual = os.umask(request.param)
+    yield request.param
+    os.umask(usual)
+
+
+def test_a_new_file_has_the_permissions_of_a_new_file(tmp_path, umask):
+    make().save(tmp_path / "release.json")
+    assert mode_of(tmp_path / "release.json") == 0o666 & ~umask
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions(saved, umask):
+    for mode in (0o600, 0o640, 0o664):
+        saved.chmod(mode)
+        make(2).save(saved)
+        assert mode_of(saved) == mode
+
+
+def test_the_umask_of_the_process_stays_while_files_are_written(tmp_path, umask):
+    """Files that other threads make meanwhile have the permissions that they ask for."""
+    done, modes = threading.Event(), set()
+
+    def others():
+        while not done.is_set() or not modes:
+            place = tmp_path / "theirs"
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL, 0o666))
+            modes.add(mode_of(place))
+            place.unlink()
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    for k in range(200):
+        _writing.write_text(tmp_path / f"{k}.json", "{}")
+    done.set()
+    thread.join()
+    assert modes == {0o666 & ~umask}
+
+
+def test_what_is_confidential_is_its_owners_alone_from_the_start(tmp_path, monkeypatch, umask):
+    path, modes = tmp_path / "draft.yaml", []
+    replace = os.replace
+
+    def watched(source, target):
+        modes.append(mode_of(source))
+        replace(source, target)
+
+    monkeypatch.setattr(_writing.os, "replace", watched)
+    path.write_text("")
+    path.chmod(0o644)
+    _writing.write_text(path, "observed: true", mode=_writing.OWNER_ONLY)
+    assert [*modes, mode_of(path)] == [0o600, 0o600]
+
+
+# ------------------------------------------------------------------ links
+
+
+def sticky(folder):
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can make another user's link")
+@pytest.mark.parametrize("of_folder", [True, False])
+def test_a_link_that_another_user_planted_is_not_followed(tmp_path, of_folder):
+    folder, target = sticky(tmp_path / "shared"), tmp_path / "target"
+    target.mkdir()
+    (target / "release.json").write_text("mine")
+    link = folder / ("link" if of_folder else "release.json")
+    link.symlink_to(target if of_folder else target / "release.json")
+    os.lchown(link, 12345, 12345)
+    path = link / "release.json" if of_folder else link
+    with pytest.raises(ReleaseError, match="a link that another user put into a folder"):
+        make().save(path)
+    assert (target / "release.json").read_text() == "mine"
+    os.lchown(link, 0, 0)  # one's own is followed
+    make().save(path)
+    assert same(load_release(target / "release.json"), make())
+    assert link.is_symlink()
+
+
+def test_links_lead_where_the_system_follows_them(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "short").symlink_to(tmp_path / "a" / "b")
+    (tmp_path / "a" / "one").symlink_to("../short/../two")  # the parent of b, which is a
+    (tmp_path / "a" / "two").symlink_to("three.json")
+    for link in (tmp_path / "a" / "one", tmp_path / "short" / ".." / "one"):
+        make().save(link)
+        assert os.path.realpath(link) == str(tmp_path / "a" / "three.json")
+        assert same(load_release(tmp_path / "a" / "three.json"), make())
+        (tmp_path / "a" / "three.json").unlink()
 
 
 def test_a_label_that_is_no_unicode_text_survives(tmp_path):
