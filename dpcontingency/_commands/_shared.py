@@ -76,16 +76,26 @@ def choice(known: Iterable[str], help_text: str) -> Any:
     )
 
 
+# Names that stand for themselves in every shell. Others would be text that a shell may run.
+_UNQUOTED = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
+
+
 def factors_in_file(context: typer.Context, incomplete: str) -> list[str]:
-    """The factors of the release, or of the domain file, that is on the command line already."""
+    """The factors of the release, or of the domain file, that is on the command line already.
+
+    Only those whose names need no quoting: files come from others, and shells insert what is
+    offered as it is, or evaluate it.
+    """
     try:
         if (release := context.params.get("release")) is not None:
-            return [n for n in opened(release).domain.names if n.startswith(incomplete)]
-        if (domain := context.params.get("domain")) is not None:
-            return [n for n in domain_of(domain).names if n.startswith(incomplete)]
+            names = opened(release).domain.names
+        elif (domain := context.params.get("domain")) is not None:
+            names = domain_of(domain).names
+        else:
+            return []
     except DPContingencyError:
-        pass  # the shell can complete nothing; the command itself will say why
-    return []
+        return []  # the shell can complete nothing; the command itself will say why
+    return [n for n in names if n.startswith(incomplete) and _UNQUOTED.fullmatch(n)]
 
 
 ReleaseFile = Annotated[
