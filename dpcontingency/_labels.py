@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-
-from dpcontingency.errors import DomainError
 
 Label: TypeAlias = str | int | float | bool
 
@@ -46,24 +43,3 @@ def on_one_line(text: str) -> str:
     ('a\\nb', 'α β')
     """
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
-
-
-def unlabelled_array(values: Any) -> npt.NDArray[Any]:
-    """Cell values as an array; labels and masks, which an array would drop, are refused.
-
-    Raises
-    ------
-    DomainError
-        If the values are a pandas object or a masked array.
-    """
-    if isinstance(values, np.ma.MaskedArray):
-        raise DomainError(
-            "The cells come as a masked array, whose mask would be lost. Fill it first, and "
-            "declare impossible cells in Domain(structural_zeros=...)."
-        )
-    if hasattr(values, "iloc"):
-        raise DomainError(
-            "The cells come as a pandas object, whose labels would be ignored. Put rows and "
-            "columns in the domain's order and pass .to_numpy()."
-        )
-    return np.asarray(values)

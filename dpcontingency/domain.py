@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency import _yaml
+from dpcontingency._arrays import unlabelled_array
 from dpcontingency._declared import checked_levels, checked_scores, with_bins
-from dpcontingency._labels import Label, label_text, unlabelled_array
+from dpcontingency._labels import Label, label_text
 from dpcontingency._records import distinct_values
 from dpcontingency._schema import declared_levels
 from dpcontingency.bins import Bins

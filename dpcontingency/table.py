@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._arrays import read_only
 from dpcontingency.domain import Domain, unlabelled_array
 from dpcontingency.errors import ConfidentialityError, DomainError, RecordsError
 
@@ -98,8 +99,7 @@ class ContingencyTable:
         n_is_public: bool,
         missing: str | None,
     ) -> None:
-        counts.setflags(write=False)
-        self._counts = counts
+        self._counts = read_only(counts)
         self._domain = domain
         self._n_is_public = n_is_public
         self._missing = missing

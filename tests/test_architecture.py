@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
     "errors": 0,
     "_labels": 0,
+    "_arrays": 0,
     "_lazy": 0,
     "_paths": 0,
     "_writing": 0,

@@ -59,6 +59,13 @@ def test_the_counts_are_its_own_and_read_only():
     assert mine.flags.writeable
 
 
+def test_no_flag_makes_the_counts_writable():
+    table = ContingencyTable([[2, 3], [5, 7]], Domain({"A": ["a", "b"], "B": ["u", "v"]}))
+    for counts in (table.counts, table.counts[0], table.counts.T, table.margin("A").counts):
+        with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+            counts.setflags(write=True)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, np.int64, ">i4"])
 def test_integers_of_every_width(dtype):
     counts = np.arange(6).reshape(2, 3).astype(dtype)

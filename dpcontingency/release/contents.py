@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._arrays import read_only
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP
@@ -57,9 +58,7 @@ class ReleaseContents:
     def __post_init__(self) -> None:
         for name in ("noisy", "estimate", "totals"):
             if getattr(self, name) is not None:
-                values = getattr(self, name).view()
-                values.setflags(write=False)
-                object.__setattr__(self, name, values)
+                object.__setattr__(self, name, read_only(getattr(self, name)))
         self._check_kind()
         self._check_table()
         self._check_noise()

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dpcontingency._arrays import read_only
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.release import exports
@@ -52,9 +53,7 @@ class IntegerTable:
     facts: dict[str, str]
 
     def __post_init__(self) -> None:
-        values = self.values.view()
-        values.setflags(write=False)
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "values", read_only(self.values))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.domain, self.values, self.facts)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dpcontingency._arrays import read_only
 from dpcontingency.domain import Domain
 from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
@@ -99,8 +100,7 @@ class MarginRelease:
     def __post_init__(self) -> None:
         kept = {}
         for a, values in self.contrasts.items():
-            kept[a] = np.array(values, dtype=np.float64)  # a copy: nobody else can write to it
-            kept[a].setflags(write=False)
+            kept[a] = read_only(np.array(values, dtype=np.float64))  # a copy, and nobody's else
         object.__setattr__(self, "contrasts", MappingProxyType(kept))
         self._check()
 
@@ -300,8 +300,7 @@ class MarginRelease:
             others = math.prod(n for name, n in zip(names, shape, strict=True) if name not in a)
             where = tuple(slice(None) if name in a else None for name in names)
             values += interaction(contrasts)[where] / others
-        values.setflags(write=False)
-        return values
+        return read_only(values)
 
     @property
     def is_whole(self) -> bool:

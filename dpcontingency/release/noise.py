@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.optimize import brentq
 
+from dpcontingency._arrays import read_only
 from dpcontingency._language import phrase
 from dpcontingency.errors import ReleaseError, shown
 
@@ -63,9 +64,7 @@ class GaussianNoise:
         variances = np.asarray(self.variances, dtype=np.float64)
         if not (np.isfinite(variances).all() and (variances >= 0).all()):
             raise ReleaseError("Noise variances must be finite and at least 0.")
-        variances = variances.view()
-        variances.setflags(write=False)
-        object.__setattr__(self, "variances", variances)
+        object.__setattr__(self, "variances", read_only(variances))
         if self.strata is not None:
             strata = tuple(sorted(map(operator.index, self.strata)))
             if len(set(strata)) < len(strata) or not set(strata) <= set(range(variances.ndim)):
@@ -297,9 +296,7 @@ class LaplaceNoise:
             raise ReleaseError("The scale of Laplace noise must be finite and positive.")
         if (self.terms < 0).any():
             raise ReleaseError("A cell sums at least 0 Laplace variables.")
-        terms = self.terms.view()
-        terms.setflags(write=False)
-        object.__setattr__(self, "terms", terms)
+        object.__setattr__(self, "terms", read_only(self.terms))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.scale, self.terms)

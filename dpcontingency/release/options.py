@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency._arrays import read_only
 from dpcontingency.errors import PrivacyError, did_you_mean, shown
 
 Array = npt.NDArray[np.float64]
@@ -27,8 +28,7 @@ class PublicArray:
 
     def __init__(self, values: npt.ArrayLike) -> None:
         array = np.array(values, dtype=np.float64) + 0.0  # -0.0 equals 0.0, to the hash too
-        array.setflags(write=False)
-        object.__setattr__(self, "values", array)
+        object.__setattr__(self, "values", read_only(array))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("A PublicArray is immutable.")

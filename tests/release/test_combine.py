@@ -1,5 +1,7 @@
 """Releases of independent samples as one: its loss, and what it says of samples without one."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,18 @@ def test_a_combined_release_is_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(back.noisy, combined.noisy)
     assert back.provenance == combined.provenance
     assert back.privacy == dpc.GDP(0.8)
+
+
+def test_a_release_and_its_own_copy_are_one_sample(tmp_path):
+    one = sample(0.3)
+    one.save(tmp_path / "one.json")
+    copies = [one, dpc.load_release(tmp_path / "one.json"), copy.deepcopy(one)]
+    copies.append(Release.from_dict(one.to_dict() | {"provenance": {"title": "renamed"}}))
+    for other in copies:
+        with pytest.raises(ReleaseError, match="or a copy of it, is given twice"):
+            combine_samples([sample(0.3), one, other])
+    exact = [Release.exact([9, 4, 7], DOMAIN) for _ in range(2)]  # two samples may agree
+    assert combine_samples(exact)[0].n_total == 40
 
 
 def test_the_note_of_a_homogeneity_test_says_which_sample_is_not_private():

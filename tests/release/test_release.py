@@ -825,6 +825,8 @@ def test_every_copy_is_read_only(tmp_path, mechanism, options):
                 continue  # computed anew at each call
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = 0
+            with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+                array.setflags(write=True)
         with pytest.raises(AttributeError):
             again.noisy = again.noisy
         identical(r, again)
