@@ -8,6 +8,7 @@ changes.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -158,6 +159,10 @@ def _followed(given: Path, error: type[DPContingencyError]) -> Path:
 def _unwritable(
     path: object, failure: OSError, error: type[DPContingencyError]
 ) -> DPContingencyError:
-    return error(
-        f"Cannot write {path}: {failure.strerror}. Choose a folder that exists and is writable."
+    full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
+    mend = (
+        "Make room there, or choose another place"
+        if full
+        else ("Choose a folder that exists and is writable")
     )
+    return error(f"Cannot write {path}: {failure.strerror}. {mend}.")

@@ -66,6 +66,10 @@ class ObservedDomainWarning(DPContingencyWarning):
     """A domain was read off the records, so that its levels are not private."""
 
 
+class LedgerWarning(DPContingencyWarning):
+    """A release was made and paid for, but its ledger could not take note of it."""
+
+
 class PlanningWarning(DPContingencyWarning):
     """A planned test can see nothing, whatever is spent."""
 

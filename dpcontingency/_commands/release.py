@@ -32,8 +32,9 @@ from dpcontingency._commands._shared import (
     print_json,
 )
 from dpcontingency._records import files_of
+from dpcontingency.errors import ReleaseError
 from dpcontingency.inference.cells import AnyRelease
-from dpcontingency.privacy.gdp import GDP
+from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import REPLACE_ONE
 from dpcontingency.privacy.stamp import NOT_PRIVATE
@@ -45,7 +46,7 @@ from dpcontingency.tabulate import tabulate, tabulate_margins
 
 JSON_KEYS = (
     "output", "factors", "cells", "private", "mu", "epsilon", "delta", "rho", "sigma",
-    "neighbours", "strata", "mechanism", "n_total", "n_total_se", "margins",
+    "neighbours", "strata", "mechanism", "n_total", "n_total_se", "margins", "ledger",
 )  # fmt: skip
 EPILOG = epilog(
     [
@@ -168,21 +169,37 @@ def run(
             strata=strata or (),
             ledger=books,
         )
-    made.save(target)
+    try:
+        made.save(target)
+    except ReleaseError as error:
+        raise ReleaseError(" ".join([str(error), *([] if books is None else books.loss)])) from None
     if made.totals is not None and made.n_total == 0:
         say("There were no records to count, so this is the release of an empty table.")
     if as_json:
-        print_json({"output": str(target), **release_as_data(made)})
+        state = None if books is None else books.as_data()
+        print_json({"output": str(target), **release_as_data(made), "ledger": state})
         return
     print_facts(release_as_facts(made))
+    if books is not None:
+        print_facts(books.as_facts())
     typer.echo(f"Saved to {target}")
 
 
 class _OpenedLater(PrivacyLedger):
-    """A ledger that is opened, and made, when it is spent from: a misuse leaves no new file."""
+    """A ledger that is opened, and made, when it is spent from: a misuse leaves no new file.
+
+    Attributes
+    ----------
+    is_new : bool
+        Whether this command made it.
+    loss : list of str
+        What has been spent, in a sentence; empty before.
+    """
 
     def __init__(self, path: Path, budget: float | None) -> None:
         self._given = path, None if budget is None else GDP(budget)
+        self.is_new = not path.exists() or path.stat().st_size == 0
+        self.loss: list[str] = []
 
     def reserve(
         self,
@@ -194,4 +211,19 @@ class _OpenedLater(PrivacyLedger):
     ) -> int:
         """Open the ledger and spend a loss."""
         super().__init__(*self._given, neighbours=neighbours, strata=strata)
-        return super().reserve(privacy, what, neighbours=neighbours, strata=strata)
+        number = super().reserve(privacy, what, neighbours=neighbours, strata=strata)
+        self.loss = [
+            f"The loss of this release, mu = {ceil_digits(privacy.mu)}, stays spent as entry "
+            f"{number} of {self.path}, and the release is lost."
+        ]
+        return number
+
+    def as_data(self) -> dict[str, object]:
+        """The ledger and what is left, for machines."""
+        return {"file": str(self.path), "new": self.is_new, "remaining": self.remaining}
+
+    def as_facts(self) -> dict[str, str]:
+        """The ledger and what is left, for people: a new file has forgotten older losses."""
+        state = "started by this release" if self.is_new else "continued"
+        left = f"mu = {self.remaining:.6g} of {self.budget.mu:.6g} left"
+        return {"Ledger": f"{self.path}, {state}; {left}"}

@@ -7,6 +7,8 @@ import math
 import os
 import secrets
 import sqlite3
+import stat
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from urllib.parse import quote
 from dpcontingency._labels import on_one_line
 from dpcontingency._language import argument, phrase
 from dpcontingency._paths import path_of
-from dpcontingency.errors import PrivacyError, shown
+from dpcontingency.errors import LedgerWarning, PrivacyError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, root_down, root_up
 from dpcontingency.privacy.neighbours import (
     RELATIONS,
@@ -28,6 +30,7 @@ from dpcontingency.privacy.neighbours import (
 )
 
 WAIT_SECONDS = 60.0
+_UNSPENT = "Nothing was spent."
 
 _SCHEMA = (
     "create table ledger (id integer primary key check (id = 1), mu text not null, "
@@ -126,10 +129,14 @@ class PrivacyLedger:
             raise PrivacyError("A ledger is a file: a budget in memory would be forgotten.")
         try:
             self.path = Path(os.path.realpath(path_of(path, PrivacyError)))
-            # An empty one is being made by someone, or was when a crash came.
-            exists = self.path.exists() and self.path.stat().st_size > 0
+            there = self.path.stat() if self.path.exists() else None
         except OSError as error:
             raise PrivacyError(f"Cannot open the ledger {path}: {error.strerror}.") from None
+        if there is not None and not stat.S_ISREG(there.st_mode):
+            # SQLite would put its journal beside a device, and leave it there.
+            raise PrivacyError(f"Cannot open the ledger {path}: it is no plain file.")
+        # An empty one is being made by someone, or was when a crash came.
+        exists = there is not None and there.st_size > 0
         if not exists:
             if budget is None:
                 raise PrivacyError(
@@ -219,13 +226,22 @@ class PrivacyLedger:
             return int(cursor.lastrowid or 0)
 
     def finish(self, number: int, checksum: str) -> None:
-        """Record the checksum of the release that an entry paid for."""
+        """Record the checksum of the release that an entry paid for.
+
+        Raises
+        ------
+        PrivacyError
+            If an argument is of another type, there is no such open entry, or the file cannot be
+            written or is no longer the ledger that was opened. The loss stays spent.
+        """
         if not (isinstance(number, int) and isinstance(checksum, str)):
             raise PrivacyError(
                 "An entry is finished by its number, which `reserve` gave, and the checksum of a "
                 f"release, a text; got {shown(number)} and {shown(checksum)}."
             )
-        with self._transaction() as connection:
+        with self._transaction(
+            f"The loss of entry {number} stays spent, without the checksum of its release."
+        ) as connection:
             changed = connection.execute(
                 "update entry set checksum = ? where number = ? and checksum is null",
                 (checksum, number),
@@ -235,6 +251,21 @@ class PrivacyLedger:
                     f"{self.path} has no open entry {number}: reserve a loss first, and finish it "
                     "once."
                 )
+
+    def finish_or_warn(self, number: int, checksum: str) -> None:
+        """`finish` an entry whose release is made: a fault of the file is a warning then.
+
+        The release is paid for, and must not be lost with the note of it.
+
+        Warns
+        -----
+        LedgerWarning
+            If the checksum could not be recorded.
+        """
+        try:
+            self.finish(number, checksum)
+        except PrivacyError as error:
+            warnings.warn(f"The release was made. {error}", LedgerWarning, stacklevel=3)
 
     def _check_relation(self, neighbours: str, strata: Sequence[str]) -> None:
         if (neighbours, frozenset(strata)) != (self.neighbours, frozenset(self.strata)):
@@ -304,9 +335,9 @@ class PrivacyLedger:
         return int(connection.execute("select count(*) from entry").fetchone()[0])
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, outcome: str = _UNSPENT) -> Iterator[sqlite3.Connection]:
         """A transaction on the ledger that was opened, and on no other."""
-        with self._connection() as connection:
+        with self._connection(outcome) as connection:
             same = (
                 self._read_terms(connection) == self._terms
                 and self._read_identity(connection) == self._identity
@@ -315,21 +346,26 @@ class PrivacyLedger:
             if not same:
                 raise PrivacyError(
                     f"{self.path} is no longer the ledger that was opened: it was made anew, lost "
-                    "entries, or has another budget, neighbours or strata. Nothing was spent; find "
-                    "out why, and open it again."
+                    f"entries, or has another budget, neighbours or strata. {outcome} Find out "
+                    "why, and open it again."
                 )
             yield connection
             self._seen = self._number_of_entries(connection)
 
     @contextmanager
-    def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """A transaction that holds the write lock from its start; undone by any error."""
+    def _connection(
+        self, outcome: str = _UNSPENT, *, create: bool = False
+    ) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds the write lock from its start; undone by any error.
+
+        `outcome` is what an error then says of the loss.
+        """
         # Only `_create` may make a file: one that vanished must not come back empty.
         uri = f"file:{quote(str(self.path))}?mode={'rwc' if create else 'rw'}"
         try:
             connection = sqlite3.connect(uri, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
         except sqlite3.OperationalError as error:
-            raise PrivacyError(f"Cannot open the ledger {self.path}: {error}.") from None
+            raise PrivacyError(f"Cannot open the ledger {self.path}: {error}. {outcome}") from None
         try:
             # "extra" also syncs the folder, so that no power cut brings back a spent budget.
             connection.execute("pragma synchronous = extra")
@@ -340,7 +376,7 @@ class PrivacyLedger:
             raise
         except (sqlite3.DatabaseError, TypeError, ValueError) as error:
             raise PrivacyError(
-                f"{self.path} cannot be used as a privacy ledger: {error}. Nothing was spent."
+                f"{self.path} cannot be used as a privacy ledger: {error}. {outcome}"
             ) from None
         finally:
             connection.close()  # an open transaction is rolled back

@@ -114,7 +114,7 @@ def release_table(
     what = f"{plan.mechanism!r} of {', '.join(table.domain.names)}"
     number = ledger.reserve(privacy, what, neighbours=space.relation, strata=space.strata)
     release = plan.carry_out(table, rounded_noise, "released")
-    ledger.finish(number, release.checksum)
+    ledger.finish_or_warn(number, release.checksum)
     return release
 
 

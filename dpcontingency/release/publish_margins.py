@@ -105,7 +105,7 @@ def release_margins(
     what = f"margins {'; '.join(', '.join(m) for m in plan.margins)}"
     number = ledger.reserve(privacy, what, neighbours=neighbours)
     release = _carry_out(table, plan, exact, grids, rounded_contrasts, "released")
-    ledger.finish(number, release.checksum)
+    ledger.finish_or_warn(number, release.checksum)
     return release
 
 

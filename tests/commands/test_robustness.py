@@ -1,6 +1,7 @@
 """Broken inputs, closed pipes, Ctrl-C, full disks, faults: one line, and nothing half-written."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import warnings
 
 import pytest
 
-from dpcontingency import _commands, cli
+from dpcontingency import _commands, _writing, cli
 from dpcontingency._commands import privacy
 from dpcontingency._commands._shared import opened
 from dpcontingency._demo_data import demo_file
@@ -400,6 +401,31 @@ def spending(tmp_path):
     """What spends from a ledger, but for the output."""
     return ["release", RECORDS, "--domain", DOMAIN, "--mu", 1, "--budget", 2,
             "--ledger", tmp_path / "books"]  # fmt: skip
+
+
+def test_a_release_says_which_ledger_it_spent_from_and_whether_that_is_new(tmp_path, spending):
+    asked = [*spending, "--output", tmp_path / "r.json", "--force"]
+    asked[asked.index("--budget") + 1] = 3
+    books = tmp_path / "books"
+    assert f"Ledger:     {books}, started by this release; mu = 2.82843 of 3 left" in run(*asked)
+    assert f"Ledger:     {books}, continued; mu = 2.64575 of 3 left" in run(*asked)
+    books.unlink()  # older losses are forgotten with it
+    state = json.loads(run(*asked, "--json"))["ledger"]
+    assert state == {"file": str(books), "new": True, "remaining": pytest.approx(8**0.5)}
+
+
+def test_a_loss_that_saved_nothing_is_said_to_be_spent(tmp_path, spending, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_writing.os, "fsync", full)
+    for number in (1, 2):
+        said = refused(*spending, "--output", tmp_path / "r.json")
+        assert "No space left on device. Make room there, or choose another place." in said
+        assert f"mu = 1, stays spent as entry {number} of {tmp_path / 'books'}" in said
+        assert said.endswith("and the release is lost.")
+    monkeypatch.undo()
+    assert "Left:       mu = 1.41421" in run("privacy", tmp_path / "books")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege")

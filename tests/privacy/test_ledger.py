@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcontingency.errors import PrivacyError
+import dpcontingency as dpc
+from dpcontingency.errors import LedgerWarning, PrivacyError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.release.release import load_release
@@ -446,3 +447,64 @@ def test_a_repr_of_a_ledger_that_is_gone_says_so(path):
     assert repr(ledger) == (
         "<PrivacyLedger survey.ledger: mu = 0.5, but the file is gone (replace-one)>"
     )
+
+
+# ------------------------------------------------------------------ what an error says of the loss
+
+FULL = (
+    "create trigger full before update on entry begin "
+    "select raise(abort, 'database or disk is full'); end"
+)
+SPENT = "The loss of entry 1 stays spent, without the checksum of its release."
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: change(path, FULL),
+        lambda path: path.unlink(),
+        lambda path: (path.unlink(), PrivacyLedger(path, GDP(1))),
+        lambda path: path.write_text("not a database, but long enough to be taken for one " * 40),
+    ],
+    ids=["full", "gone", "made anew", "overwritten"],
+)
+def test_a_finish_that_fails_does_not_say_that_nothing_was_spent(path, spoil):
+    ledger = PrivacyLedger(path, GDP(1))
+    number = ledger.reserve(GDP(0.3), "first")
+    spoil(path)
+    with pytest.raises(PrivacyError) as caught:
+        ledger.finish(number, "sha256:a")
+    assert SPENT in str(caught.value)
+    assert "Nothing was spent" not in str(caught.value)
+
+
+def test_a_reservation_that_fails_says_that_nothing_was_spent(path):
+    ledger = PrivacyLedger(path, GDP(1))
+    change(path, FULL.replace("update on", "insert on"))
+    with pytest.raises(PrivacyError, match=r"disk is full\. Nothing was spent\.$"):
+        ledger.reserve(GDP(0.3), "first")
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("margins", [False, True])
+def test_a_release_that_is_paid_for_is_handed_over_though_its_note_fails(path, margins):
+    ledger = PrivacyLedger(path, GDP(1))
+    change(path, FULL)
+    table = dpc.ContingencyTable([[20, 30], [40, 50]], dpc.Domain({"A": [0, 1], "B": [0, 1]}))
+    with pytest.warns(LedgerWarning, match=re.escape(SPENT)):
+        release = (
+            dpc.release_margins(table, [("A",)], GDP(0.3), ledger=ledger)
+            if margins
+            else dpc.release_table(table, GDP(0.3), ledger=ledger)
+        )
+    assert release.n_total == 140
+    assert [(entry.mu, entry.checksum) for entry in ledger.entries] == [(0.3, None)]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_what_is_no_plain_file_is_refused_and_gets_no_journal(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(PrivacyError, match="it is no plain file"):
+            PrivacyLedger(path, GDP(1))
+    assert os.listdir(tmp_path) == ["pipe"]
