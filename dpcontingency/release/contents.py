@@ -124,9 +124,13 @@ class ReleaseContents:
             if (square > 0) != (largest > 0) or square > largest * (1 + ROUNDING):
                 raise ReleaseError("its sigma is not the scale of its noise")
             if self.privacy is not None and self.neighbours is not None:
-                least = l2_sensitivity(self.neighbours) / self.privacy.mu
-                if self.sigma < least * (1 - ROUNDING):
-                    raise ReleaseError("its sigma is too small for its loss mu and neighbours")
+                # The cell with the least noise loses most; one without any has no finite loss.
+                least = float(self.noise.variances[self.domain.possible()].min(initial=np.inf))
+                needed = l2_sensitivity(self.neighbours) / self.privacy.mu
+                if min(self.sigma, math.sqrt(least)) < needed * (1 - ROUNDING):
+                    raise ReleaseError(
+                        "the noise of some cell is too small for its loss mu and neighbours"
+                    )
             return
         if self.privacy is None or self.neighbours is None:
             return  # which `_check_kind` refused

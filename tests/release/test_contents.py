@@ -50,6 +50,13 @@ EVERY_3X2 = [
     RankDeficientJamesStein([[1, 2], [3, 4], [5, 6]]), BlockJamesStein(1),
 ]  # fmt: skip
 GAUSSIAN = {"law": "Gaussian", "variances": 8.0, "strata": []}
+
+
+def own(variance):
+    """Noise of which one cell has less than the others."""
+    return {"law": "Gaussian", "variances": [4.0, 4.0, variance, 4.0, 4.0, 0.0], "strata": None}
+
+
 CELLS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 # Each a change of one or two fields after which they do not agree, and the field that is named.
@@ -78,7 +85,9 @@ FORGED = [
     ("exact", {"totals": [76]}, "add up to a total that is 1 away"),
     ("third", {"sigma": 0.0}, "its sigma is not the scale of its noise"),
     ("third", {"sigma": 20.0}, "its sigma is not the scale of its noise"),
-    ("third", {"mu": 0.01}, "its sigma is too small for its loss mu"),
+    ("third", {"mu": 0.01}, "noise of some cell is too small for its loss mu"),
+    ("third", {"noise": own(1.0)}, "noise of some cell is too small for its loss mu"),
+    ("third", {"noise": own(0.0)}, "noise of some cell is too small for its loss mu"),
     ("third", {"neighbours": None}, "its loss mu needs neighbours"),
     ("default", {"noise": GAUSSIAN}, "something in a structural zero"),
     ("default", {"noisy": CELLS}, "something in a structural zero"),
