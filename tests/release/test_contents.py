@@ -208,6 +208,16 @@ def test_rounding_contradicts_nothing(mu, relation):
                 made.margin("B", "A").margin("A")
 
 
+def second_sample(release):
+    """One with a record moved, whose noise fell otherwise; exact ones may be alike."""
+    if release.noise.is_exact:
+        return replace(release)
+    noisy = release.noisy.copy()
+    first, *_, last = np.flatnonzero(release.domain.possible())
+    noisy.flat[[first, last]] += [1.0, -1.0]
+    return replace(release, noisy=noisy)
+
+
 def test_every_part_of_an_honest_release_is_one(tmp_path):
     """Margins in any order, what inference works on, and combined samples."""
     made = [*MADE.values(), *RELEASES.values()]
@@ -223,7 +233,7 @@ def test_every_part_of_an_honest_release_is_one(tmp_path):
         if release.noise.name == "Gaussian" and release.origin != "third-party":
             parts.append(release.conditioned())
             if not release.strata:
-                parts.append(combine_samples([release, replace(release)])[0])
+                parts.append(combine_samples([release, second_sample(release)])[0])
     assert len(parts) > 500
     for part in parts:
         assert Release.from_dict(json.loads(json.dumps(part.to_dict()))).to_dict()
