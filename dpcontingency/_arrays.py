@@ -42,4 +42,4 @@ def read_only(values: npt.NDArray[T]) -> npt.NDArray[T]:
     Traceback (most recent call last):
     ValueError: cannot set WRITEABLE flag to True of this array
     """
-    return np.asarray(memoryview(values).toreadonly())
+    return np.asarray(memoryview(values).toreadonly())  # type: ignore[arg-type]

@@ -12,6 +12,10 @@ from dpcontingency._labels import Label, label_text
 from dpcontingency.bins import Bins
 from dpcontingency.errors import DomainError, shown
 
+MAX_LEVELS = 10**6  # of a factor
+DIGITS = 1000  # of a level that is a whole number; Python writes no number of more than 4,300
+LARGEST_LABEL = 10**DIGITS - 1
+
 
 def with_bins(
     levels: Mapping[str, Sequence[Label]], bins: Mapping[str, Bins] | None
@@ -44,10 +48,20 @@ def checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
         raise DomainError(
             f"The levels of {shown(name)} are a sequence of labels; got {shown(values)}."
         )
+    if len(values) > MAX_LEVELS:
+        raise DomainError(
+            f"Factor {shown(name)} has {len(values):,} levels, more than the {MAX_LEVELS:,} that a "
+            "factor may have: group them."
+        )
     levels = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
     if not levels:
         raise DomainError(f"Factor {name!r} has no level: declare at least one.")
     for level in levels:
+        if isinstance(level, int) and abs(level) > LARGEST_LABEL:
+            raise DomainError(
+                f"A level of factor {name!r} is a number of more than {DIGITS:,} digits: "
+                "declare it as text."
+            )
         finite = not isinstance(level, float) or math.isfinite(level)
         if not isinstance(level, str | int | float | bool) or not finite:
             raise DomainError(

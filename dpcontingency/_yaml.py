@@ -33,8 +33,8 @@ def read(path: str | Path) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        what = f"has a key twice{where}" if isinstance(error, _TwiceError) else None
-        fault = f"{path} {what or f'is not well-formed YAML{where}'}, so it is no domain file."
+        what = _FAULTS.get(type(error), "is not well-formed YAML")
+        fault = f"{path} {what}{where}, so it is no domain file."
     # Outside the handlers: the first error quotes the file, which may be one of records.
     raise DomainError(fault)
 
@@ -75,11 +75,20 @@ class _TwiceError(yaml.constructor.ConstructorError):
     """A key that is there twice."""
 
 
+class _AliasError(yaml.constructor.ConstructorError):
+    """A part that is repeated by its name, as ten nested ones repeat it a billion times."""
+
+
 class _PlainLoader(yaml.SafeLoader):
     """YAML whose plain scalars are text unless they are a decimal number or true/false.
 
     YAML 1.1 reads ``no`` as false and ``1:30`` as ninety, which would rename levels.
     """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise _AliasError(problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
@@ -105,11 +114,15 @@ class _PlainDumper(yaml.SafeDumper):
 _PlainDumper.add_representer(str, _PlainDumper.represent_str)
 
 
-_INTEGER = re.compile(r"^-?(?:0|[1-9][0-9]*)$")
+_INTEGER = re.compile(r"^-?(?:0|[1-9][0-9]{0,999})$")
 _FLOAT = re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$")
 _PlainLoader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), list("tfTF")
 )
+_FAULTS: dict[type, str] = {
+    _TwiceError: "has a key twice",
+    _AliasError: "repeats a part by an alias, in the place of which the part is to be written,",
+}
 for _reader in (_PlainLoader, _PlainDumper):
     _reader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-0123456789"))
     _reader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-0123456789"))

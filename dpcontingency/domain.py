@@ -27,6 +27,8 @@ from dpcontingency.privacy.stamp import OBSERVED
 __all__ = ["Domain", "Label", "label_text", "unlabelled_array"]
 
 MAX_MASK = 2**28  # bytes of a mask of impossible cells
+MAX_SIZE = 4000  # digits of the number of cells; Python writes no number of more than 4,300
+MAX_AXES = 64  # factors of a table that is written down, which NumPy has axes for
 
 
 class Domain:
@@ -110,6 +112,11 @@ class Domain:
                 'such as {"Gender": ["Male", "Female"]}.'
             )
         declared = {name: checked_levels(name, values) for name, values in levels.items()}
+        if sum(math.log10(len(values)) for values in declared.values()) > MAX_SIZE:
+            raise DomainError(
+                f"These {len(declared):,} factors have more than 10^{MAX_SIZE:,} cells together: "
+                "declare fewer of them."
+            )
         put = object.__setattr__
         put(self, "_levels", MappingProxyType(declared))
         put(
@@ -187,7 +194,19 @@ class Domain:
         return self._is_public
 
     def possible(self) -> npt.NDArray[np.bool_]:
-        """Which cells are possible: a boolean array of shape ``shape``, new at each call."""
+        """Which cells are possible: a boolean array of shape ``shape``, new at each call.
+
+        Raises
+        ------
+        DomainError
+            If the joint table is too large to be written down.
+        """
+        if self.size > MAX_MASK or len(self.names) > MAX_AXES:
+            raise DomainError(
+                f"The joint table of these {len(self.names)} factors has {self.size:,} "
+                f"cells, and at most {MAX_MASK:,} of {MAX_AXES} factors are written down. Take a "
+                "margin, by project(...)."
+            )
         mask = np.ones(self.shape, dtype=np.bool_)
         for zero in self._structural_zeros:
             mask[self._cells_of(zero, self.names)] = False

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency._arrays import read_only
-from dpcontingency.domain import Domain, unlabelled_array
+from dpcontingency.domain import MAX_AXES, Domain, unlabelled_array
 from dpcontingency.errors import ConfidentialityError, DomainError, RecordsError
 
-MAX_CELLS = 2**31
+MAX_CELLS = 2**27  # a gigabyte of counts, and as much again for each array beside them
 MAX_COUNT = 2**42  # so that a count plus noise is an exact 64-bit number of grid steps
 
 
@@ -302,6 +302,11 @@ def _not_copied(holder: object) -> ConfidentialityError:
 
 def check_joint_size(domain: Domain) -> None:
     """Refuse a domain whose joint table cannot be held in memory, with its exact size."""
+    if len(domain.names) > MAX_AXES:
+        raise RecordsError(
+            f"A joint table has at most {MAX_AXES} factors, and these are {len(domain.names):,}. "
+            "Use fewer factors, or count margins only, by tabulate_margins."
+        )
     if domain.size > MAX_CELLS:
         raise RecordsError(
             f"The joint table of these factors has {domain.size:,} cells, more than the "

@@ -6,10 +6,12 @@ algebra of terms (``+ - * : / **``) is patsy's own, on placeholders for factors 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
 from patsy import ModelDesc, PatsyError
+from patsy.parse_formula import ParseNode, parse_formula
 
 from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError, did_you_mean, shown
@@ -25,12 +27,17 @@ from dpcontingency.inference.terms import (
 
 Generators = tuple[tuple[str, ...], ...]
 
+MAX_TEXT = 2**16  # characters of a formula
+MAX_TERMS = 2**18  # of a model: all up to three-way of a hundred factors, all of eighteen
+
 _QUOTED = r"`(?P<tick>[^`]*)`|Q\(\s*(?P<quote>[\"'])(?P<q>.*?)(?P=quote)\s*\)"
 _TOKEN = re.compile(rf"\s*(?:{_QUOTED}|(?P<op>\*\*|[-+*:/()])|(?P<word>\w+)|(?P<bad>\S))")
 _ARGUMENT = re.compile(rf"\s*(?:{_QUOTED}|(?P<word>\w+))\s*(?P<after>[,)])")
 _CALL = re.compile(r"([\w.]+)\s*\(")
-_TICKED = r"`((?:[^`]|``)*)`"  # a doubled backtick is one that belongs to the name
-_BRACKET = re.compile(rf"\s*\[((?:{_TICKED}|[^\]`])*)\]\s*")
+# A doubled backtick is one that belongs to the name. What has matched is not tried otherwise (*+),
+# which would take time exponential in the backticks.
+_TICKED = r"`((?:[^`]|``)*+)`"
+_BRACKET = re.compile(rf"\s*+\[((?:{_TICKED}|[^\]`])*+)\]\s*+")
 _ODD = re.compile(r"[\[\]`,]|[^\S ]|^\s|\s$|^$")  # what a name in brackets is quoted for
 
 
@@ -109,10 +116,17 @@ def read_formula(formula: str, names: Sequence[str]) -> tuple[Generators, tuple[
     """
     if not isinstance(formula, str):
         raise ModelError(f"A formula is text such as 'A*B + B*C'; got {shown(formula)}.")
+    if len(formula) > MAX_TEXT:
+        raise ModelError(
+            f"A formula has at most {MAX_TEXT:,} characters, and this one has {len(formula):,}: "
+            "give the margins as lists of names."
+        )
     text = formula.strip().removeprefix("~")
     pieces, named = _placeholders(text, names)
     try:
-        terms = ModelDesc.from_formula(pieces).rhs_termlist
+        tree = parse_formula(pieces)
+        _check_number(_most_terms(tree)[0])
+        terms = ModelDesc.from_formula(tree).rhs_termlist
     except (PatsyError, RecursionError) as error:
         reason = str(error).splitlines()[0] if isinstance(error, PatsyError) else "it is too long"
         raise ModelError(
@@ -225,9 +239,49 @@ def _short(text: str) -> str:
     return shown(text, 200)
 
 
+def _check_number(terms: int) -> None:
+    """Refuse a model of more terms than can be written down."""
+    if terms > MAX_TERMS:
+        raise ModelError(
+            f"The model may have more than {MAX_TERMS:,} terms, which are too many to write down: "
+            "name fewer factors, or lower orders."
+        )
+
+
+def _most_terms(tree: ParseNode) -> tuple[int, frozenset[str]]:
+    """How many terms a formula can have at most, and the factors in it; nothing is multiplied out.
+
+    Raises
+    ------
+    ModelError
+        If some part has too many.
+    """
+    if tree.type in ("PYTHON_EXPR", "NUMBER", "ONE", "ZERO"):
+        return 1, frozenset([tree.token.extra])
+    if tree.type == "**":
+        (count, names), power = _most_terms(tree.args[0]), tree.args[1].token
+        order = int(power.extra) if power and power.extra.isdigit() else 1  # which patsy refuses
+        total = sum(math.comb(count, k) for k in range(1, min(order, count, 64) + 1))
+    else:
+        counts, inside = zip(*map(_most_terms, tree.args), strict=True)
+        names = frozenset().union(*inside)
+        total = sum(counts) if tree.type != ":" else 0
+        if tree.type in ("*", ":"):
+            total += math.prod(counts)
+    _check_number(min(total, 2 ** min(len(names), 64)) if tree.type == "**" else total)
+    return min(total, 2 ** min(len(names), 64)), names
+
+
 def _maximal(margins: Sequence[Sequence[str]], names: Sequence[str]) -> Generators:
     sets = {frozenset(margin) for margin in margins if margin}
-    maximal = [s for s in sets if not any(s < other for other in sets)]
+    maximal, inside = [], set[frozenset[str]]()  # the latter what larger ones hold, one smaller
+    largest = max(map(len, sets), default=0)
+    _check_number(2 ** min(largest, 64))
+    for size in range(largest, 0, -1):
+        new = [s for s in sets if len(s) == size and s not in inside]
+        maximal += new
+        inside = {s - {name} for s in {*new, *(s for s in inside if len(s) == size)} for name in s}
+        _check_number(len(inside))
     place = {name: i for i, name in enumerate(names)}
     ordered = [tuple(sorted(s, key=place.__getitem__)) for s in maximal]
     return tuple(sorted(ordered, key=lambda margin: [place[name] for name in margin]))

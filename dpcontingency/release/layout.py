@@ -42,6 +42,7 @@ Counts = tuple[int, ...]
 MAX_PATTERNS = 2**20  # kinds of disagreement that are looked at one by one
 FEW_PATTERNS = 128
 MAX_INTERACTIONS = 2_000_000
+MAX_LISTED = 17_000_000  # numbers in the lists of kinds of interactions: 160 MB
 MAX_MARGIN_CELLS = 10**100  # beyond which variances are no floats
 
 # Sums of positive terms in floats: 2^20 patterns by at most 20 steps are good to 1e-14.
@@ -190,13 +191,20 @@ class Layout:
 
     def _closure(self, with_total: bool) -> tuple[Counts, ...]:
         found: set[Counts] = set()
+        most = min(MAX_INTERACTIONS, MAX_LISTED // max(len(self.classes.members), 1))
         for kind in self.kinds:
-            if math.prod(c + 1 for c in kind) > MAX_INTERACTIONS:
+            if math.prod(c + 1 for c in kind) > most:
                 raise PrivacyError(
-                    f"A margin of {sum(kind)} factors holds more than the {MAX_INTERACTIONS:,} "
-                    "interactions that can be laid out. Ask for smaller margins."
+                    f"A margin of {sum(kind)} factors holds more than the {most:,} interactions "
+                    "that can be laid out. Ask for smaller margins."
                 )
-            found.update(product(*(range(c + 1) for c in kind)))
+            for counts in product(*(range(c + 1) for c in kind)):
+                found.add(counts)
+                if len(found) > most:
+                    raise PrivacyError(
+                        f"These margins hold more than the {most:,} different interactions that "
+                        "can be laid out. Ask for fewer or smaller margins."
+                    )
         if not with_total:
             found.discard((0,) * len(self.classes.members))
         return tuple(sorted(found, key=lambda a: (sum(a), tuple(-c for c in a))))
