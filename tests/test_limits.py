@@ -4,11 +4,16 @@ All is tried in one process of its own, whose peak of memory is that of the wors
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from dpcontingency import _declared, domain, table
+from dpcontingency.inference import formula as model_formula
+from dpcontingency.release import layout
 
 SECONDS = 1.0  # of processor time
 MEGABYTES = 200
@@ -90,3 +95,22 @@ def test_it_is_refused_at_once(refusals, case):
     assert "\n" not in said
     assert seconds < SECONDS
     assert megabytes < MEGABYTES
+
+
+def test_the_documentation_has_the_limits():
+    text = (Path(__file__).parents[1] / "docs" / "protection.md").read_text(encoding="utf-8")
+    stated = dict(re.findall(r"^\| ([^|]+) \| ([0-9^,]+) \|$", text, re.MULTILINE))
+    values = {
+        "cells of a joint table of counts": table.MAX_CELLS,
+        "factors of a joint table": domain.MAX_AXES,
+        "levels of a factor": _declared.MAX_LEVELS,
+        "digits of a level that is a whole number": _declared.DIGITS,
+        "cells that a domain describes, for margins": 10**domain.MAX_SIZE,
+        "interactions that a plan of margins lays out": layout.MAX_INTERACTIONS,
+        "terms of a model": model_formula.MAX_TERMS,
+        "characters of a formula": model_formula.MAX_TEXT,
+    }
+    assert stated.keys() == values.keys()
+    for what, number in stated.items():
+        base, _, power = number.replace(",", "").partition("^")
+        assert int(base) ** int(power or 1) == values[what], what
