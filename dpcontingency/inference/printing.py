@@ -14,9 +14,8 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
 from dpcontingency._labels import on_one_line
+from dpcontingency.inference.wide import WIDE_ERROR
 
-# Of the log of a mean: an error of half of the mean. Measured in benchmarks/validity.py.
-WIDE_ERROR = 0.5
 WIDTH = 78
 
 # Ways to print coefficients: space between columns, and decimals. The first that leaves room for
@@ -83,7 +82,7 @@ def summary_of(results: Any, alpha: float) -> Summary:
     out = Summary()
     out.tables.append(_header(results))
     out.tables.append(_coefficients(results, alpha))
-    out.add_extra_txt(_notes(results))
+    out.add_extra_txt(_notes(results, alpha))
     return out
 
 
@@ -105,20 +104,22 @@ def summary2_of(results: Any, alpha: float) -> Summary2:
     out.add_title(f"Log-linear model {results.generating_class}")
     out.add_dict(dict(column[side] for side in (0, 1) for column in _facts(results)))
     out.settings[0]["float_format"] = "%.4g"  # statsmodels takes the first table's for all
-    interval = results.conf_int(alpha)
+    rows = results.coefficients(alpha)
     frame = pd.DataFrame(
         {
-            "Coef.": results.params,
-            "Std.Err.": results.bse,
-            "z": results.tvalues,
-            "P>|z|": results.pvalues,
-            f"[{_tail(alpha / 2)}": interval[0],
-            f"{_tail(1 - alpha / 2)}]": interval[1],
-            "priv.": results.privacy_share,
+            "Coef.": rows["estimate"],
+            "Std.Err.": rows["se"],
+            "z": rows["z"],
+            "P>|z|": rows["pvalue"],
+            f"[{_tail(alpha / 2)}": rows["lower"],
+            f"{_tail(1 - alpha / 2)}]": rows["upper"],
+            "priv.": rows["privacy_share"],
         }
     )
+    if (by := _by(rows)).any():
+        frame["by"] = by
     out.add_df(frame, float_format="%.4g")
-    for note in _plain_notes(results):
+    for note in _plain_notes(results, alpha):
         out.add_text(note)
     return out
 
@@ -159,7 +160,7 @@ def number_text(value: float, se: float, decimals: int = 4) -> str:
     size, least = abs(value), 0.95 * 10.0 ** (1 - decimals)
     fixed = size < 1e6 and se >= least and not 1e-6 * se < size < least
     if fixed or size == 0 or not np.isfinite(value):
-        return f"{value:.{decimals}f}" if size > 1e-6 * se else f"{0:.{decimals}f}"
+        return unsigned_zero(f"{value if size > 1e-6 * se else 0:.{decimals}f}")
     beyond = np.log10(size / se) if 0 < se < size else 0.0
     return f"{value:.{4 + int(min(beyond, 4))}g}"
 
@@ -217,7 +218,8 @@ class _Coefficients(SimpleTable):
         headers, stubs, rows = self._parts
         longest = max(map(len, stubs), default=0)
         for separator, decimals in _LAYOUTS:
-            style = dict(fmt_params, data_fmts=["%s"], colsep=separator, colwidths=6)
+            widths = [0, *[6] * 7, 0][: 1 + len(headers)]
+            style = dict(fmt_params, data_fmts=["%s"], colsep=separator, colwidths=widths)
             blank = str(SimpleTable(rows[decimals], headers, [""] * len(stubs), txt_fmt=style))
             room = WIDTH - max(map(len, blank.splitlines()))
             if room >= longest or (separator == " " and room >= 0):
@@ -232,42 +234,70 @@ class _Coefficients(SimpleTable):
 
 def _coefficients(results: Any, alpha: float) -> SimpleTable:
     level = f"{100 * (1 - alpha):.10g}%"
+    frame = results.coefficients(alpha)
     headers = ["coef", "std err", "z", "P>|z|", f"[{level}", "CI]", "priv."]
-    interval = results.conf_int(alpha).to_numpy()
+    by = _by(frame)
     rows: dict[int, list[Any]] = {}
     for decimals in {decimals for _, decimals in _LAYOUTS}:
-        rows[decimals] = [
-            _coefficient(results, j, interval[j], decimals) for j in range(len(interval))
-        ]
-    return _Coefficients(headers, list(results.params.index), rows)
+        rows[decimals] = [_coefficient(row, decimals) for row in frame.itertuples()]
+        if by.any():
+            rows[decimals] = [[*row, how] for row, how in zip(rows[decimals], by, strict=True)]
+    if by.any():
+        headers.append("by")
+    return _Coefficients(headers, list(frame.index), rows)
 
 
-def _coefficient(results: Any, j: int, interval: Any, decimals: int) -> list[str]:
+def _by(rows: pd.DataFrame) -> pd.Series:
+    """How the test and interval of each row were made, where not by its standard error."""
+    return rows["method"].map({"wald": "", "": "", "score": "score", "profile": "LR"})
+
+
+def _coefficient(row: Any, decimals: int) -> list[str]:
     """A row of the table of coefficients."""
-    coefficient, se = results.params.iloc[j], results.bse.iloc[j]
-    if not np.isfinite(coefficient):
-        limit = "open" if np.isnan(coefficient) else f"{coefficient:+}"
+    estimate, se = row.estimate, row.se
+    known, tested = np.isfinite(estimate), not np.isnan(row.pvalue)
+    limit = "open" if np.isnan(estimate) else f"{estimate:+}"
+    if not known and not tested:
         return [limit, "not", "estimable", "", "", "", ""]
-    z, pvalue = results.tvalues.iloc[j], results.pvalues.iloc[j]
+    width = se if known else 1.0
     return [
-        number_text(coefficient, se, decimals),
-        number_text(se, se, decimals),
-        f"{z:.{decimals - 1}f}" if abs(z) < 1e5 else f"{z:.4g}",
-        "<0.001" if pvalue < 0.001 else f"{pvalue:.3f}",
-        *(number_text(end, se, decimals - 1) for end in interval),
-        f"{results.privacy_share.iloc[j]:.0%}",
+        number_text(estimate, se, decimals) if known else limit,
+        number_text(se, se, decimals) if known else "",
+        *(_test_of_row(row, decimals, width) if tested else [""] * 4),
+        f"{row.privacy_share:.0%}" if known else "",
     ]
 
 
-def _notes(results: Any) -> list[str]:
+def _test_of_row(row: Any, decimals: int, se: float) -> list[str]:
+    """z, p and the ends of the interval."""
+    z = f"{row.z:.{decimals - 1}f}" if abs(row.z) < 1e5 else f"{row.z:.4g}"
+    return [
+        unsigned_zero(z),
+        "<0.001" if row.pvalue < 0.001 else f"{row.pvalue:.3f}",
+        *(number_text(end, se, decimals - 1) for end in (row.lower, row.upper)),
+    ]
+
+
+def unsigned_zero(text: str) -> str:
+    """A printed number without the sign that rounding leaves of a negative one.
+
+    Examples
+    --------
+    >>> unsigned_zero(f"{-0.0004:.3f}"), unsigned_zero("-0.001"), unsigned_zero("-1e-05")
+    ('0.000', '-0.001', '-1e-05')
+    """
+    return text.lstrip("-") if text.startswith("-") and float(text) == 0 else text
+
+
+def _notes(results: Any, alpha: float) -> list[str]:
     """What the reader must know, one wrapped and numbered paragraph each."""
     return [
         textwrap.fill(f"[{i}] {on_one_line(note)}", WIDTH, subsequent_indent="    ")
-        for i, note in enumerate(_plain_notes(results), 1)
+        for i, note in enumerate(_plain_notes(results, alpha), 1)
     ]
 
 
-def _plain_notes(results: Any) -> list[str]:
+def _plain_notes(results: Any, alpha: float) -> list[str]:
     release = results.model.release
     notes = [f"{label}: {text}." for label, text in release.statement().items()]
     if results.penalty:
@@ -295,12 +325,7 @@ def _plain_notes(results: Any) -> list[str]:
             "priv. is the noise's share of the variance. AIC and BIC are of the likelihood of "
             "the released table: use differences between fits of one release only."
         )
-        wide = results.bse * np.abs(results.model._units) > WIDE_ERROR
-        if wide.any() and results.maximises_likelihood:
-            notes.append(
-                f"{wide.sum()} of the standard errors are above {WIDE_ERROR:g} on the log scale, "
-                "where the normal approximation is rough: conf_int(method='score') is better there."
-            )
+    notes += _notes_on_rows(results, alpha)
     used = set[str]().union(*results.model.associations)
     unused = [name for name in release.domain.names if name not in used]
     if unused:
@@ -318,6 +343,30 @@ def _plain_notes(results: Any) -> list[str]:
     return notes
 
 
+def _notes_on_rows(results: Any, alpha: float) -> list[str]:
+    """What stands in the rows for which a standard error is a poor guide."""
+    method = results.coefficients(alpha)["method"]
+    notes = []
+    why = f"the noise's part of the standard error is above {WIDE_ERROR:g} on the log scale"
+    if not np.isfinite(results.params).all():
+        why += ", or the estimate at infinity or open"
+    if found := int((method != "wald").sum() - (method == "").sum()):
+        notes.append(
+            f"{found} rows are by refits that hold the coefficient at values (by): {why}, and the "
+            "normal approximation misleads. z is the signed root of a test of 0 by the score or "
+            "the likelihood ratio (LR), and the interval holds what that test does not reject."
+        )
+    if left := int((method == "").sum()):
+        way = "a fit by maximum likelihood that converges, without penalty, has them"
+        if results.refit_method:
+            way = "result.coefficients(refit=True) has them, by refits that take time"
+        notes.append(
+            f"{left} rows have no z, p-value and interval: {why}, and the normal approximation "
+            f"misleads; {way}."
+        )
+    return notes
+
+
 def _short_total(release: Any) -> str:
     """`total_text`, with what the notes say left out where that keeps the page's width."""
     if release.totals is not None:
@@ -328,7 +377,7 @@ def _short_total(release: Any) -> str:
 
 def _fixed(value: float, decimals: int) -> str:
     """A number with some decimals, or with eight digits where it is huge."""
-    return f"{value:.{decimals}f}" if abs(value) < 1e8 else f"{value:.8g}"
+    return unsigned_zero(f"{value:.{decimals}f}" if abs(value) < 1e8 else f"{value:.8g}")
 
 
 def _noise_text(release: Any) -> str:
@@ -342,5 +391,5 @@ def _test_text(row: Any) -> str:
     statistic = row["statistic"]
     if np.isnan(statistic):
         return "none (see note)"
-    text = f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.4g}"
+    text = unsigned_zero(f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.4g}")
     return f"{text} ({pvalue_text(row['pvalue'])})"
