@@ -119,6 +119,8 @@ FLOORS = {
     "inference.comparison": 5,
     "inference.fits": 4,
     "inference.outcome": 4,
+    "inference.wide": 4,
+    "inference.held": 5,
     "inference.coefficients": 5,
     "inference.cell_results": 5,
     "inference.results": 5,

@@ -106,7 +106,7 @@ def _simpson(
     saturated = LogLinearModel(made.margin("Admit", "Gender"), "[Admit Gender]").fit()
     interaction = str(saturated.params.index[-1])
     odds = float(np.exp(saturated.params[interaction]))
-    low, high = np.exp(saturated.conf_int().loc[interaction])
+    low, high = np.exp(saturated.coefficients().loc[interaction, ["lower", "upper"]].astype(float))
     rows = made.margin("Gender", "Dept").noisy
     hard = made.margin("Admit", "Dept").noisy
     rates = hard[0] / hard.sum(axis=0)

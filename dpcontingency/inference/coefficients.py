@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Literal
@@ -16,9 +15,8 @@ from statsmodels.base.model import LikelihoodModelResults
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.constraints import restrictions, wald_terms
 from dpcontingency.inference.existence import Existence
-from dpcontingency.inference.fits import Fit, invert, treatment_covariance
-from dpcontingency.inference.limits import is_open
-from dpcontingency.inference.profile import Held, Profile
+from dpcontingency.inference.fits import Fit
+from dpcontingency.inference.held import HeldResults
 from dpcontingency.inference.wide import coefficient_frame
 
 Array = npt.NDArray[np.float64]
@@ -26,30 +24,7 @@ Array = npt.NDArray[np.float64]
 _LIMITS = np.array([np.nan, np.inf, -np.inf])  # of a drift of 0, 1 and -1
 
 
-def require_maximum(result: Any, why: str) -> None:
-    """Refuse a fit whose log-likelihood is not the maximum.
-
-    Parameters
-    ----------
-    result : LogLinearResults
-        The fit.
-    why : str
-        What needs the maximum, as the first half of the sentence.
-
-    Raises
-    ------
-    ModelError
-        If the fit is by another method than maximum likelihood, or with a penalty.
-    """
-    if not result.maximises_likelihood:
-        how = f"penalty={result.penalty!r}" if result.penalty else f"method={result.method!r}"
-        raise ModelError(
-            f"{why}, and the fit of {result.generating_class} by fit({how}) is elsewhere; "
-            "use fit() for this."
-        )
-
-
-class CoefficientResults(LikelihoodModelResults):
+class CoefficientResults(HeldResults):
     """What a fit says of its coefficients; `LogLinearResults` adds the model and its cells.
 
     Standard errors, tests and intervals cover sampling and the noise of the release.
@@ -76,28 +51,7 @@ class CoefficientResults(LikelihoodModelResults):
         )
         self._names = names
         self._fit = fit
-        self._held: dict[tuple[int, float, str], Held] = {}  # refits take long
-
-    # -- how it was fitted ---------------------------------------------------------------------
-
-    @property
-    def method(self) -> str:
-        """The method of the fit: "ml" or "normal"."""
-        return self._fit.method
-
-    @property
-    def penalty(self) -> str | None:
-        """What was added to the log-likelihood: None or "jeffreys"."""
-        return self._fit.penalty
-
-    @property
-    def maximises_likelihood(self) -> bool:
-        """Whether ``llf`` is the maximum of the likelihood, as likelihood ratios need it.
-
-        So it is of fits by ``method="ml"`` without penalty, and without noise by "normal" too.
-        """
-        exact = bool(self.model.cells.is_exact)
-        return self.penalty is None and (self.method == "ml" or exact)
+        self._held = {}
 
     # -- coefficients --------------------------------------------------------------------------
 
@@ -238,9 +192,9 @@ class CoefficientResults(LikelihoodModelResults):
         >>> frame = LogLinearModel(release, "[AB]").fit().coefficients()
         >>> frame[["estimate", "z", "lower", "upper", "method"]].round(2)
                        estimate     z  lower  upper method
-        A[T.b]            -2.18 -5.39   -inf  -1.06  score
-        B[T.v]            -0.82 -3.29  -1.31  -0.33   wald
-        A[T.b]:B[T.v]      2.60  5.50   1.40    inf  score
+        A[T.b]            -2.52 -5.05   -inf  -1.13  score
+        B[T.v]            -0.88 -2.81   -1.5  -0.27   wald
+        A[T.b]:B[T.v]      2.90  4.35    1.3    inf  score
         """
         check_alpha(alpha)
         chosen = np.arange(len(self._names)) if cols is None else self._positions(cols)
@@ -363,85 +317,3 @@ class CoefficientResults(LikelihoodModelResults):
 
     def _restrictions(self, hypothesis: Any) -> tuple[Array, Array]:
         return restrictions(hypothesis, self._names, self._fit.at_infinity)
-
-    def _is_open(self, combination: Array) -> bool:
-        """Whether the release leaves a combination of treatment-coded coefficients open."""
-        model, fit = self.model, self._fit
-        if model.cells.is_exact or self.penalty is not None:
-            return False
-        covariance = treatment_covariance(model, fit)
-        return is_open(model._design, fit.fitted, model.cells.strata, covariance, combination)
-
-    def _profile(self, combination: Array) -> Profile:
-        """The profile likelihood of a combination of treatment-coded coefficients."""
-        covariance = treatment_covariance(self.model, self._fit)
-        estimate = self.model._treatment(self._fit.params)
-        return Profile(self._objective, estimate, combination, covariance)
-
-    @property
-    def _objective(self) -> Callable[[Array], Any]:
-        """What the fit maximises, at treatment-coded coefficients."""
-        if self.penalty is None:
-            return self.model._at  # type: ignore[no-any-return]
-        return self.model._penalised(np.eye(len(self._names))).at  # type: ignore[no-any-return]
-
-    def _score_statistic(self, beta: Array) -> float:
-        """The score test of treatment-coded coefficients, with the expected information."""
-        point = self.model._at(beta)
-        known = self.model.cells.information(point.cells.fitted)
-        covariance = invert(self.model._design.compress(known))
-        return float(point.gradient @ covariance @ point.gradient)
-
-    def _check_profile(self, method: str) -> None:
-        """Refuse what needs a maximum to start from where there is none."""
-        if method == "score" or self.penalty is None:
-            what = "A score interval" if method == "score" else "A profile of the likelihood"
-            require_maximum(self, f"{what} starts at the maximum of the likelihood")
-        elif not self.existence.exists:
-            names = ", ".join(self.existence.parameters)
-            raise ModelError(
-                f"A penalised likelihood that leaves parameters open has no profile ({names}); "
-                "leave the strata without records out of the table."
-            )
-
-    @property
-    def refit_method(self) -> str:
-        """How `held` can be asked for: "score", "profile", or empty where it cannot."""
-        if not self.converged:
-            return ""
-        if self.maximises_likelihood:
-            return "score"
-        return "profile" if self.penalty is not None and self.existence.exists else ""
-
-    def held(self, j: int, alpha: float, method: str) -> Held:
-        """The test that a coefficient is 0 and its interval, by refits that hold it at values.
-
-        Parameters
-        ----------
-        j : int
-            Its place.
-        alpha : float
-            1 - the level of the interval.
-        method : {"score", "profile"}
-            As in `conf_int`.
-        """
-        if (j, alpha, method) not in self._held:
-            self._check_profile(method)
-            profile, search, unit = self._sought(j)
-            score = self._score_statistic if method == "score" else None
-            found = profile.test(alpha, *search, score)
-            self._held[j, alpha, method] = found.over(unit)
-        return self._held[j, alpha, method]
-
-    def _sought(self, j: int) -> tuple[Profile, tuple[float, float, float], float]:
-        """The profile of a coefficient, where to begin, and its unit on the log scale.
-
-        A score may be in any unit; the search for ends is at home on the log scale.
-        """
-        recode, lost = self.model._recode, bool(self._fit.at_infinity[j])
-        unit = float(self.model._units[j])
-        combination = (np.eye(len(self._names))[j] if recode is None else recode[j]) * unit
-        drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * lost
-        scale = 1.0 if lost else float(self.bse.iloc[j]) * unit
-        top = self._objective(self.model._treatment(self._fit.params)).value
-        return self._profile(combination), (top, scale, drift), unit

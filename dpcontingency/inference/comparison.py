@@ -13,9 +13,9 @@ import pandas as pd
 from scipy import stats
 
 from dpcontingency.errors import ModelError
-from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.existence import Span
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
+from dpcontingency.inference.held import require_maximum
 from dpcontingency.inference.tables import (
     NOT_ADJUSTED,
     ModelTable,

@@ -16,6 +16,7 @@ from dpcontingency.domain import label_text
 from dpcontingency.errors import ModelError, did_you_mean, shown
 from dpcontingency.inference.limits import LARGE_ERROR
 from dpcontingency.inference.prediction import AT_INFINITY, IMPOSSIBLE, FittedCells
+from dpcontingency.inference.wide import is_wide
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
@@ -25,8 +26,9 @@ INDEX = ["row", "column", "at"]
 OPEN = "cells above and below the line are at 0"
 LEFT_OPEN = "the release tells next to nothing of it"
 
-# An interval on the log scale of an infinite log odds ratio: combination, sign -> ends.
-OneSided = Callable[[Array, float], tuple[float, float]]
+# An interval on the log scale where a standard error gives none that holds: combination, the sign
+# of an infinite log odds ratio or 0, standard error -> ends.
+Refitted = Callable[[Array, float, float], tuple[float, float]]
 # Whether the release leaves a log odds ratio open: combination -> answer.
 IsOpen = Callable[[Array], bool]
 
@@ -52,7 +54,7 @@ def odds_ratio_frame(
     generators: tuple[tuple[str, ...], ...],
     kind: Kind,
     alpha: float,
-    one_sided: OneSided,
+    refitted: Refitted,
     is_open: IsOpen,
     sampling: Array,
 ) -> pd.DataFrame:
@@ -80,11 +82,11 @@ def odds_ratio_frame(
     se[~finite] = np.nan
     half = stats.norm.isf(alpha / 2) * se
     lower, upper = log_or - half, log_or + half
-    for k in np.flatnonzero(np.abs(drift) == 1):
+    for k in np.flatnonzero((np.abs(drift) == 1) | (finite & is_wide(se, alone))):
         if not ratios[k].fixed:
             combination = _SIGNS @ cells.rows.of(places[k])
-            lower[k], upper[k] = one_sided(combination, float(drift[k]))
-    return pd.DataFrame(
+            lower[k], upper[k] = refitted(combination, float(drift[k]), float(se[k]))
+    frame = pd.DataFrame(
         {
             "odds_ratio": np.exp(log_or),
             "log_or": log_or,
@@ -97,6 +99,8 @@ def odds_ratio_frame(
         },
         index=index,
     )
+    frame.attrs["alpha"] = alpha
+    return frame
 
 
 def no_odds_ratios() -> pd.DataFrame:

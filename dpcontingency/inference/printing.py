@@ -14,6 +14,7 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
 from dpcontingency._labels import on_one_line
+from dpcontingency.inference.calibration import chi_square
 from dpcontingency.inference.wide import WIDE_ERROR
 
 WIDTH = 78
@@ -325,7 +326,7 @@ def _plain_notes(results: Any, alpha: float) -> list[str]:
             "priv. is the noise's share of the variance. AIC and BIC are of the likelihood of "
             "the released table: use differences between fits of one release only."
         )
-    notes += _notes_on_rows(results, alpha)
+    notes += [*_notes_on_rows(results, alpha), *_notes_on_gof(results)]
     used = set[str]().union(*results.model.associations)
     unused = [name for name in release.domain.names if name not in used]
     if unused:
@@ -367,6 +368,16 @@ def _notes_on_rows(results: Any, alpha: float) -> list[str]:
     return notes
 
 
+def _notes_on_gof(results: Any) -> list[str]:
+    """Why a statistic in the header has no p-value."""
+    notes = []
+    for name, test in zip(("LR", "Score"), results.gof().itertuples(), strict=True):
+        if np.isfinite(test.statistic) and np.isnan(test.pvalue):
+            why = chi_square(name.lower(), results).reason
+            notes.append(f"{name} chi2 has no p-value, because {why}.")
+    return notes
+
+
 def _short_total(release: Any) -> str:
     """`total_text`, with what the notes say left out where that keeps the page's width."""
     if release.totals is not None:
@@ -392,4 +403,5 @@ def _test_text(row: Any) -> str:
     if np.isnan(statistic):
         return "none (see note)"
     text = unsigned_zero(f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.4g}")
-    return f"{text} ({pvalue_text(row['pvalue'])})"
+    pvalue = row["pvalue"]
+    return f"{text} ({'see note' if np.isnan(pvalue) else pvalue_text(pvalue)})"

@@ -276,9 +276,9 @@ class Profile:
             outside = min(outside, farthest)
             while (here := excess(outside)) < 0:
                 level = outside - inside > 1 and here - before < LEVEL * (reach + before)
-                if outside > FURTHEST or (level and reach + here > FALLEN):
-                    if np.isinf(farthest):
-                        return side * np.inf  # the likelihood has a limit, above the cut
+                limit = outside > FURTHEST or (level and reach + here > FALLEN)
+                if limit and np.isinf(farthest):
+                    return side * np.inf  # the likelihood has a limit, above the cut
                 before = here
                 growth = 1.05 * reach / max(reach + here, 1e-3 * reach)
                 farther = outside * min(max(growth, 1.1), 3.0)

@@ -19,7 +19,7 @@ from dpcontingency.inference.comparison import compare, drop1, information_crite
 from dpcontingency.inference.fits import Fit, sampling_covariance, treatment_covariance
 from dpcontingency.inference.odds import (
     Kind,
-    OneSided,
+    Refitted,
     associated_pairs,
     depends_on,
     no_odds_ratios,
@@ -266,8 +266,9 @@ class LogLinearResults(CellResults):
         alpha : float
             1 - the level of the intervals.
         profile : bool
-            Whether to seek the finite end of the interval of a ratio at 0 or infinity, which can
-            take seconds for each; without it that end is nan.
+            Whether to refit the model for the interval of a ratio at 0 or infinity, or whose
+            standard error the noise makes wide, which can take seconds for each; without it what
+            such an interval would be is nan.
 
         Returns
         -------
@@ -275,11 +276,13 @@ class LogLinearResults(CellResults):
             A row for each pair of levels, at each combination of levels of the other factors on
             which the ratio depends: ``odds_ratio``, ``log_or``, ``se`` and ``se_sampling`` (of the
             logarithm; the latter is what it would be with no noise), ``lower`` and ``upper`` (of
-            the ratio, covering sampling and noise), ``in_words`` and ``reason``. A ratio at 0 or
-            infinity has no standard error; the other end of its interval is by profile likelihood
-            (nan where the fit is no maximum of it), and is infinity or 0 itself where the noise
-            excludes nothing. A ratio that the data leave open, or that a structural zero is in, is
-            nan. ``reason`` says which it is.
+            the ratio, covering sampling and noise), ``in_words`` and ``reason``. The interval is
+            normal on the log scale, or the one of `coefficients` by the score where the noise's
+            part of ``se`` is above 1/2. A ratio at 0 or infinity has no standard error; the other
+            end of its interval is by the score too (nan where the fit is no maximum of the
+            likelihood), and is infinity or 0 itself where the noise excludes nothing. A ratio that
+            the data leave open, or that a structural zero is in, is nan. ``reason`` says which it
+            is.
 
         Raises
         ------
@@ -311,24 +314,25 @@ class LogLinearResults(CellResults):
         associations = self.model.associations
         pairs = associated_pairs(domain.names, associations, row, column)
 
-        def one_sided(combination: Array, drift: float) -> tuple[float, float]:
-            if not (profile and self.maximises_likelihood):
-                return (np.nan, np.inf) if drift > 0 else (-np.inf, np.nan)
-            return self._profile(combination).interval(self.llf, alpha, drift=drift)
+        def refitted(combination: Array, drift: float, se: float) -> tuple[float, float]:
+            if not (profile and self.refit_method):
+                return (-np.inf if drift < 0 else np.nan), (np.inf if drift > 0 else np.nan)
+            held = self.held_combination(combination, alpha, self.refit_method, drift, se)
+            return held.lower, held.upper
 
         if not pairs:
             return no_odds_ratios()
         sampling = sampling_covariance(self.model, self._fit)
         if self.model.space.is_joint:
             return odds_ratio_frame(
-                self._cells, domain, pairs, associations, kind, alpha, one_sided, self._is_open,
+                self._cells, domain, pairs, associations, kind, alpha, refitted, self._is_open,
                 sampling,
             )  # fmt: skip
         both = treatment_covariance(self.model, self._fit), sampling
-        return pd.concat([self._few_ratios(pair, kind, alpha, one_sided, both) for pair in pairs])
+        return pd.concat([self._few_ratios(pair, kind, alpha, refitted, both) for pair in pairs])
 
     def _few_ratios(
-        self, pair: tuple[str, str], kind: Kind, alpha: float, one_sided: OneSided,
+        self, pair: tuple[str, str], kind: Kind, alpha: float, refitted: Refitted,
         covariances: tuple[Array, Array],
     ) -> pd.DataFrame:  # fmt: skip
         """The odds ratios of one pair from the factors that they depend on alone."""
@@ -347,7 +351,7 @@ class LogLinearResults(CellResults):
         part = domain.project(names)
         return odds_ratio_frame(
             cells, part, [pair], (names,), kind, alpha,
-            lambda combination, drift: one_sided(whole(combination), drift),
+            lambda combination, drift, se: refitted(whole(combination), drift, se),
             lambda combination: self._is_open(whole(combination)),
             sampling[np.ix_(inside, inside)],
         )  # fmt: skip

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.status import Status
 
 from dpcontingency.errors import ModelError, check_alpha, shown
-from dpcontingency.inference.coefficients import require_maximum
 from dpcontingency.inference.comparison import (
     RATIO,
     TOLERANCE,
@@ -32,6 +31,7 @@ from dpcontingency.inference.comparison import (
 )
 from dpcontingency.inference.families import mutual
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
+from dpcontingency.inference.held import require_maximum
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import broken
 from dpcontingency.inference.pvalues import chi2_logsf

@@ -40,7 +40,9 @@ def affordable(rows: int, cells: int) -> bool:
     return rows <= MAX_ROWS and cells <= MAX_CELLS
 
 
-def coefficient_frame(results: Any, alpha: float, places: Array, refit: bool | None) -> Any:
+def coefficient_frame(
+    results: Any, alpha: float, places: npt.NDArray[np.intp], refit: bool | None
+) -> pd.DataFrame:
     """The frame of `CoefficientResults.coefficients`, for coefficients at some places."""
     model, lost = results.model, results.params[~np.isfinite(results.params)].index
     se, sampling = (results.bse * model._units).abs(), (results.bse_sampling * model._units).abs()

@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 
 from dpcontingency.domain import label_text
-from dpcontingency.inference.printing import number_text, pvalue_text
+from dpcontingency.inference.printing import number_text, pvalue_text, unsigned_zero
 from dpcontingency.inference.results import LogLinearResults
-from dpcontingency.report.numbers import ratio
+from dpcontingency.report.numbers import end, ratio
 from dpcontingency.report.parts import BLANK, Cell, Column, Table, label, number, span
 from dpcontingency.report.tables import MAX_ROWS
 from dpcontingency.report.words import percent
 
 LARGEST = 12  # residuals that are listed
+BY = {"wald": "standard error", "score": "score", "profile": "likelihood ratio", "": ""}
 NO_MAXIMUM = "none (no maximum of the likelihood)"
 
 
@@ -46,27 +47,15 @@ def gof_table(fit: LogLinearResults) -> Table:
 
 def coefficients_table(fit: LogLinearResults) -> Table:
     """The coefficients, with both parts of their standard errors."""
-    interval = fit.conf_int().to_numpy()
-    parts = [fit.params, fit.bse_sampling, fit.bse_privacy, fit.bse, fit.tvalues, fit.pvalues]
-    values = np.column_stack([column.to_numpy() for column in parts])
-    shares = fit.privacy_share.to_numpy()
+    errors = ["estimate", "se_sampling", "se_privacy", "se"]
     rows = []
-    for i, name in enumerate(fit.params.index[:MAX_ROWS]):
-        estimate, _, _, total, z, p = values[i]
-        if not math.isfinite(estimate):
-            limit = "open" if math.isnan(estimate) else "−∞" if estimate < 0 else "∞"
-            rows.append([label(name), Cell(limit, None), Cell("not estimable", None), *[BLANK] * 6])
-            continue
-        rows.append(
-            [
-                label(name),
-                *(number(value, number_text(value, total)) for value in values[i, :4]),
-                number(z, f"{z:.3f}"),
-                number(p, pvalue_text(p)),
-                span(interval[i], [number_text(end, total, 3) for end in interval[i]]),
-                number(shares[i], percent(shares[i])),
-            ]
-        )
+    for name, row in fit.coefficients().head(MAX_ROWS).iterrows():
+        known, total = math.isfinite(row["estimate"]), row["se"]
+        cells = [number(row[key], number_text(row[key], total)) for key in errors]
+        if not known:
+            limit = Cell(coefficient_limit(row["estimate"]), None)
+            cells = [limit, Cell("not estimable", None), BLANK, BLANK]
+        rows.append([label(name), *cells, *_test_cells(row, total if known else 1.0)])
     columns = [
         Column("coefficient", "Coefficient"),
         Column("estimate", "Estimate"),
@@ -77,14 +66,33 @@ def coefficients_table(fit: LogLinearResults) -> Table:
         Column("pvalue", "P-value"),
         Column("interval", "95 % interval"),
         Column("privacy_share", "Privacy share"),
+        Column("method", "Test and interval by"),
     ]
     cut = ""
     if len(fit.params) > MAX_ROWS:
         cut = (
             f"The first {MAX_ROWS} of {len(fit.params):,} coefficients are shown. "
-            "result.params and result.bse hold all of them."
+            "result.coefficients() has all of them."
         )
     return Table("coefficients", "Coefficients", columns, rows, 1, cut)
+
+
+def coefficient_limit(estimate: float) -> str:
+    """What is printed for an estimate that is no number."""
+    return "open" if math.isnan(estimate) else "−∞" if estimate < 0 else "∞"
+
+
+def _test_cells(row: Any, se: float) -> list[Cell]:
+    """Test, interval, privacy share and method of a coefficient; blank where there is none."""
+    ends, share = (row["lower"], row["upper"]), row["privacy_share"]
+    tested = not math.isnan(row["pvalue"])
+    return [
+        number(row["z"], unsigned_zero(f"{row['z']:.3f}")) if tested else BLANK,
+        number(row["pvalue"], pvalue_text(row["pvalue"])) if tested else BLANK,
+        span(ends, [end(limit, se) for limit in ends]) if tested else BLANK,
+        BLANK if math.isnan(share) else number(share, percent(share)),
+        label(BY[row["method"]]),
+    ]
 
 
 def comparison_table(models: Sequence[LogLinearResults], compared: Any = None) -> Table:
@@ -217,7 +225,7 @@ def residuals_table(fit: LogLinearResults) -> Table | None:
 
 def _statistic(value: float) -> Cell:
     """A test statistic as printed; a saturated model has none."""
-    return BLANK if math.isnan(value) else number(value, f"{value:.3f}")
+    return BLANK if math.isnan(value) else number(value, unsigned_zero(f"{value:.3f}"))
 
 
 def _p(test: Any) -> Cell:

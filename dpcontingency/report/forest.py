@@ -31,7 +31,7 @@ from dpcontingency.report.drawing import (
     with_room,
     write,
 )
-from dpcontingency.report.numbers import ratio
+from dpcontingency.report.numbers import end, ratio
 
 MAX_ROWS = 150
 LABEL = 52  # Latin letters of a row's label
@@ -129,26 +129,29 @@ def coefficients(
             f"A forest of coefficients is of the results of a fit; got {type(results).__name__}. "
             "Call .fit() on a LogLinearModel first."
         )
-    interval = results.conf_int(alpha, cols)
-    chosen = results.params.index.get_indexer(interval.index)
-    se, sampling = results.bse.to_numpy()[chosen], results.bse_sampling.to_numpy()[chosen]
-    half = stats.norm.isf(alpha / 2) * sampling
     rows = []
-    for k, (name, estimate) in enumerate(results.params.iloc[chosen].items()):
-        lower, upper = interval.to_numpy()[k]
-        text = _limit(estimate) or (
-            f"{number_text(estimate, se[k])} "
-            f"({number_text(lower, se[k], 3)} to {number_text(upper, se[k], 3)})"
-        )
+    for name, row in results.coefficients(alpha, cols).iterrows():
         parts = str(name).split(":")
         label = (*(f"{part}:" for part in parts[:-1]), parts[-1])
-        rows.append(Row(label, estimate, lower, upper, half[k], text))
+        half = stats.norm.isf(alpha / 2) * row["se_sampling"]
+        ends = row["lower"], row["upper"]
+        rows.append(Row(label, row["estimate"], *ends, half, _coefficient_text(row)))
     level = f"{100 * (1 - alpha):g} % intervals"
     title = f"Coefficients of {results.generating_class} with {level}."
     ax = _forest(rows, ax, "coefficient", "by cols=", "the model has none, or `cols` is empty")
     describe(ax, title, *_in_words(rows), "" if results.existence.exists else
              results.existence.reason)  # fmt: skip
     return ax
+
+
+def _coefficient_text(row: Any) -> str:
+    """A coefficient and its interval, where it has them."""
+    estimate, se, ends = row["estimate"], row["se"], (row["lower"], row["upper"])
+    text = _limit(estimate) or number_text(estimate, se)
+    if math.isnan(row["pvalue"]) or math.isnan(estimate):
+        return text
+    width = se if math.isfinite(estimate) else 1.0
+    return f"{text} ({' to '.join(end(limit, width) for limit in ends)})"
 
 
 def odds_ratios(source: LogLinearResults | pd.DataFrame, ax: Axes | None = None) -> Axes:

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dpcontingency.inference.printing import number_text
+
 Array = npt.NDArray[np.float64]
 
 
@@ -65,3 +67,16 @@ def ratio(value: float) -> str:
     if value >= 1000:
         return f"{value:,.0f}"
     return "0" if value == 0 else f"{value:#.3g}".rstrip(".")
+
+
+def end(value: float, se: float) -> str:
+    """An end of the interval of a coefficient; open ones too.
+
+    Examples
+    --------
+    >>> end(-0.12345, 0.5), end(-math.inf, 0.5)
+    ('-0.123', '−∞')
+    """
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return number_text(value, se, 3)

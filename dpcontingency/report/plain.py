@@ -51,21 +51,13 @@ def of_test(test: TestResult) -> dict[str, Any]:
 
 def of_fit(fit: LogLinearResults) -> dict[str, Any]:
     """A fit; what is not finite is None."""
-    interval = fit.conf_int().to_numpy()
-    columns = {
-        "estimate": fit.params,
-        "se_sampling": fit.bse_sampling,
-        "se_privacy": fit.bse_privacy,
-        "se": fit.bse,
-        "z": fit.tvalues,
-        "pvalue": fit.pvalues,
-        "privacy_share": fit.privacy_share,
-    }
+    rows = fit.coefficients()
+    numbers = ["estimate", "se_sampling", "se_privacy", "se", "z", "pvalue", "privacy_share"]
     coefficients = [
         {"name": name}
-        | {key: _number(column.iloc[i]) for key, column in columns.items()}
-        | {"interval": [_number(end) for end in interval[i]]}
-        for i, name in enumerate(fit.params.index)
+        | {key: _number(row[key]) for key in numbers}
+        | {"interval": [_number(row["lower"]), _number(row["upper"])], "method": row["method"]}
+        for name, row in rows.iterrows()
     ]
     gof = [
         {"test": str(name), "statistic": _number(row["statistic"]), "df": int(row["df"]),

@@ -98,8 +98,12 @@ def test_coefficients_at_infinity_are_named_and_marked():
         arrow = lines(ax)[f"infinite-{k}"]
         assert arrow.get_xdata() == [ax.get_xlim()[1 if estimate > 0 else 0]]
         assert arrow.get_marker() == (">" if estimate > 0 else "<")
-        assert texts(ax)[k] == ("∞" if estimate > 0 else "−∞")
-        assert f"total-{k}" not in lines(ax)
+        low, high = results.conf_int(method="score").iloc[k]
+        end = f"{low:.3f} to ∞" if estimate > 0 else f"−∞ to {high:.3f}"
+        assert texts(ax)[k] == f"{'∞' if estimate > 0 else '−∞'} ({end})"
+        assert list(np.sort(lines(ax)[f"total-{k}"].get_xdata())) == sorted(
+            [low if estimate > 0 else high, arrow.get_xdata()[0]]
+        )
     assert results.existence.reason in ax.get_label()
 
 
