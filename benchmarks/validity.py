@@ -194,9 +194,9 @@ def coverage(mu: float, replicates: int = 1000) -> dict[str, object]:
         "lowest": shares.min(),
         "highest": shares.max(),
         **{
-            f"{name}, {part.__name__}": part(kept.mean(axis=0))
+            f"{name}, {part}": of(kept.mean(axis=0))
             for name, kept in found.items()
-            for part in (np.mean, np.min, np.max)
+            for part, of in (("mean", np.mean), ("lowest", np.min), ("highest", np.max))
         },
         "rows refitted": np.mean([row["method"] != "wald" for row in rows]),
         "noise ignored": pd.DataFrame(ignored).mean().mean(),
