@@ -17,7 +17,7 @@ from dpcontingency.inference.constraints import restrictions, wald_terms
 from dpcontingency.inference.existence import Existence
 from dpcontingency.inference.fits import Fit
 from dpcontingency.inference.held import HeldResults
-from dpcontingency.inference.wide import coefficient_frame
+from dpcontingency.inference.wide import affordable, is_wide
 
 Array = npt.NDArray[np.float64]
 
@@ -137,7 +137,7 @@ class CoefficientResults(HeldResults):
         chosen = np.arange(len(self._names)) if cols is None else self._positions(cols)
         if method != "wald":
             self._check_profile(method)
-            rows = [self.held(int(j), alpha, method) for j in chosen]
+            rows = [self._held_at(int(j), alpha, method) for j in chosen]
             ends = np.array([[row.lower, row.upper] for row in rows])
             return pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
         half = stats.norm.isf(alpha / 2) * self.bse
@@ -165,12 +165,13 @@ class CoefficientResults(HeldResults):
             By coefficient ``estimate``, ``se_sampling``, ``se_privacy``, ``se``, ``z``,
             ``pvalue``, ``lower``, ``upper``, ``privacy_share`` and ``method``. That is ``"wald"``,
             the normal approximation, while the noise's part of the standard error is at most 1/2
-            on the log scale. Else, and where the estimate is at infinity or open, it is
-            ``"score"``: ``z`` is the signed root of the score test that the coefficient is 0, all
-            others fitted anew, and the interval that of ``conf_int(method="score")``;
-            ``"profile"``, the same from the likelihood, of fits with a penalty and where the score
-            test rejects the estimate itself; or empty, with nan, where the model was not refitted.
-            An interval holds 0 if and only if the p-value is at least ``alpha``.
+            on the log scale. Else it is ``"score"``: ``z`` is the signed root of the score test
+            that the coefficient is 0, all others fitted anew, and the interval that of
+            ``conf_int(method="score")``; or ``"profile"``, the same from the likelihood, for
+            estimates at infinity, fits with a penalty, and where the score test rejects the
+            estimate itself. It is empty, and the others nan, where the model was not refitted or
+            the coefficient is left open. An interval holds 0 if and only if the p-value is at
+            least ``alpha``.
 
         Raises
         ------
@@ -198,7 +199,31 @@ class CoefficientResults(HeldResults):
         """
         check_alpha(alpha)
         chosen = np.arange(len(self._names)) if cols is None else self._positions(cols)
-        return coefficient_frame(self, alpha, chosen, refit)
+        wide = self._wide
+        if refit is None:
+            refit = affordable(int(wide.sum()), self.model.space.size)
+        half = stats.norm.isf(alpha / 2) * self.bse
+        ends = self.params - half, self.params + half
+        tests = np.column_stack([self.tvalues, self.pvalues, *ends])
+        methods = np.where(wide | self.params.isna(), "", "wald").astype(object)
+        tests[wide] = np.nan
+        for j in chosen[wide[chosen]] if refit and self.refit_method else ():
+            infinite = self._fit.at_infinity[j]
+            held = self._held_at(int(j), alpha, "profile" if infinite else self.refit_method)
+            tests[j] = held.z, 2 * stats.norm.sf(abs(held.z)), held.lower, held.upper
+            methods[j] = held.method
+        frame = pd.DataFrame(
+            {
+                "estimate": self.params,
+                "se_sampling": self.bse_sampling,
+                "se_privacy": self.bse_privacy,
+                "se": self.bse,
+                **dict(zip(("z", "pvalue", "lower", "upper"), tests.T, strict=True)),
+                "privacy_share": self.privacy_share,
+                "method": methods,
+            }
+        )
+        return frame.iloc[chosen]
 
     def cov_params(self, *args: Any, **kwargs: Any) -> Any:
         """The covariance of the coefficients, or of linear combinations as in statsmodels.
@@ -278,6 +303,13 @@ class CoefficientResults(HeldResults):
         )
 
     # -- parts ---------------------------------------------------------------------------------
+
+    @property
+    def _wide(self) -> npt.NDArray[np.bool_]:
+        """The coefficients that refits say more of than a standard error does."""
+        units = np.abs(self.model._units)
+        wide = is_wide(self.bse.to_numpy() * units, self.bse_sampling.to_numpy() * units)
+        return np.asarray(wide | np.isinf(self.params.to_numpy()))
 
     @cached_property
     def _on_arrays(self) -> LikelihoodModelResults:

@@ -71,14 +71,14 @@ class HeldResults(LikelihoodModelResults):
 
     @property
     def refit_method(self) -> str:
-        """How `held` can be asked for: "score", "profile", or empty where it cannot."""
+        """By what refits give tests and intervals: "score", "profile", or empty where none can."""
         if not self.converged:
             return ""
         if self.maximises_likelihood:
             return "score"
         return "profile" if self.penalty is not None and self.existence.exists else ""
 
-    def held(self, j: int, alpha: float, method: str) -> Held:
+    def _held_at(self, j: int, alpha: float, method: str) -> Held:
         """The test that a coefficient is 0 and its interval, by refits that hold it at values.
 
         Parameters
@@ -97,21 +97,21 @@ class HeldResults(LikelihoodModelResults):
             combination = (np.eye(len(self._names))[j] if recode is None else recode[j]) * unit
             drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * lost
             se = float(self.bse.iloc[j]) * unit
-            found = self.held_combination(combination, alpha, method, drift, se)
+            found = self._held_combination(combination, alpha, method, drift, se)
             self._held[j, alpha, method] = found.over(unit)
         return self._held[j, alpha, method]
 
-    def held_combination(
+    def _held_combination(
         self, combination: Array, alpha: float, method: str, drift: float, se: float
     ) -> Held:
-        """As `held`, of a combination of treatment-coded coefficients.
+        """As `_held_at`, of a combination of treatment-coded coefficients.
 
         Parameters
         ----------
         combination : ndarray, shape (q,)
             On the log scale.
         alpha, method
-            As in `held`.
+            As in `_held_at`.
         drift : {0, 1, -1}
             1 or -1 where its estimate is infinity or minus infinity.
         se : float

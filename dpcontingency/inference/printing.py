@@ -346,24 +346,26 @@ def _plain_notes(results: Any, alpha: float) -> list[str]:
 
 def _notes_on_rows(results: Any, alpha: float) -> list[str]:
     """What stands in the rows for which a standard error is a poor guide."""
-    method = results.coefficients(alpha)["method"]
-    notes = []
+    rows = results.coefficients(alpha)
+    left = int(((rows["method"] == "") & rows["estimate"].notna()).sum())
+    found = int(rows["method"].isin(["score", "profile"]).sum())
     why = f"the noise's part of the standard error is above {WIDE_ERROR:g} on the log scale"
-    if not np.isfinite(results.params).all():
-        why += ", or the estimate at infinity or open"
-    if found := int((method != "wald").sum() - (method == "").sum()):
+    if np.isinf(results.params).any():
+        why += ", or there is none because the parameter is not estimable"
+    notes = []
+    if found:
         notes.append(
-            f"{found} rows are by refits that hold the coefficient at values (by): {why}, and the "
-            "normal approximation misleads. z is the signed root of a test of 0 by the score or "
-            "the likelihood ratio (LR), and the interval holds what that test does not reject."
+            f"Rows by refits that hold the coefficient at values (by): {found}. There {why}, and "
+            "the normal approximation misleads. z is the signed root of a test of 0 by the score "
+            "or the likelihood ratio (LR), and the interval holds what that test does not reject."
         )
-    if left := int((method == "").sum()):
+    if left:
         way = "a fit by maximum likelihood that converges, without penalty, has them"
         if results.refit_method:
             way = "result.coefficients(refit=True) has them, by refits that take time"
         notes.append(
-            f"{left} rows have no z, p-value and interval: {why}, and the normal approximation "
-            f"misleads; {way}."
+            f"Rows without z, p-value and interval: {left}. There {why}, and the normal "
+            f"approximation misleads; {way}."
         )
     return notes
 

@@ -279,7 +279,7 @@ class LogLinearResults(CellResults):
             the ratio, covering sampling and noise), ``in_words`` and ``reason``. The interval is
             normal on the log scale, or the one of `coefficients` by the score where the noise's
             part of ``se`` is above 1/2. A ratio at 0 or infinity has no standard error; the other
-            end of its interval is by the score too (nan where the fit is no maximum of the
+            end of its interval is by profile likelihood (nan where the fit is no maximum of the
             likelihood), and is infinity or 0 itself where the noise excludes nothing. A ratio that
             the data leave open, or that a structural zero is in, is nan. ``reason`` says which it
             is.
@@ -317,7 +317,8 @@ class LogLinearResults(CellResults):
         def refitted(combination: Array, drift: float, se: float) -> tuple[float, float]:
             if not (profile and self.refit_method):
                 return (-np.inf if drift < 0 else np.nan), (np.inf if drift > 0 else np.nan)
-            held = self.held_combination(combination, alpha, self.refit_method, drift, se)
+            method = "profile" if drift else self.refit_method
+            held = self._held_combination(combination, alpha, method, drift, se)
             return held.lower, held.upper
 
         if not pairs:

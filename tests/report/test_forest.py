@@ -98,7 +98,7 @@ def test_coefficients_at_infinity_are_named_and_marked():
         arrow = lines(ax)[f"infinite-{k}"]
         assert arrow.get_xdata() == [ax.get_xlim()[1 if estimate > 0 else 0]]
         assert arrow.get_marker() == (">" if estimate > 0 else "<")
-        low, high = results.conf_int(method="score").iloc[k]
+        low, high = results.conf_int(method="profile").iloc[k]
         end = f"{low:.3f} to ∞" if estimate > 0 else f"−∞ to {high:.3f}"
         assert texts(ax)[k] == f"{'∞' if estimate > 0 else '−∞'} ({end})"
         assert list(np.sort(lines(ax)[f"total-{k}"].get_xdata())) == sorted(
