@@ -180,13 +180,15 @@ def coverage(mu: float, replicates: int = 1000) -> dict[str, object]:
     model = LogLinearModel.from_formula(formula, release)
     tables = Replicates(np.stack(noisy), *law_of(model))
     chi2, values = stats.chi2.ppf(0.95, 1), truth.params.to_numpy()
-    ratios, scores = (found <= chi2 for found in held(model, tables, values, values))
-    null = held(model, tables, np.zeros(values.size), values)[1] <= chi2
-    printed = np.where(
-        [row["method"] == "wald" for row in rows],
-        np.array(aware) == 1,
-        held_by_rows(np.array([row["estimate"] for row in rows]), values, scores, null),
+    ratios, scores = (kept <= chi2 for kept in held(model, tables, values, values))
+    nulls = [kept <= chi2 for kept in held(model, tables, np.zeros(values.size), values)]
+    estimates = np.array([row["estimate"] for row in rows])
+    infinite = np.isinf(estimates)
+    refitted = held_by_rows(
+        estimates, values, np.where(infinite, ratios, scores), np.where(infinite, *nulls)
     )
+    normal = np.array([row["method"] == "wald" for row in rows])
+    printed = np.where(normal, np.array(aware) == 1, refitted)
     found = {"score": scores, "profile": ratios, "as printed": printed}
     return {
         "mu": mu,
@@ -198,7 +200,7 @@ def coverage(mu: float, replicates: int = 1000) -> dict[str, object]:
             for name, kept in found.items()
             for part, of in (("mean", np.mean), ("lowest", np.min), ("highest", np.max))
         },
-        "rows refitted": np.mean([row["method"] != "wald" for row in rows]),
+        "rows refitted": 1 - normal.mean(),
         "noise ignored": pd.DataFrame(ignored).mean().mean(),
         "not estimable": not_existing / replicates,
         "replicates": replicates,
@@ -237,7 +239,7 @@ def held(
 
 
 def held_by_rows(estimates: Floats, values: Floats, kept: Floats, null: Floats) -> Floats:
-    """Whether refitted rows of a summary hold values, from what the score test does to each.
+    """Whether refitted rows of a summary hold values, from what their test does to each.
 
     They hold what it keeps, but that they agree with the test of 0: all between the estimate and a
     0 that it keeps, and nothing beyond a 0 that it rejects.
@@ -262,8 +264,9 @@ NOTES = {
     "Monte-Carlo SE of one parameter's coverage 0.007. Wald intervals, where there is an estimate; "
     "`score` intervals, which a score test does not reject, and `profile` likelihood intervals of "
     "all. `as printed`: the rows of a summary, Wald's where the noise's part of the standard error "
-    "is at most 1/2 and else by the score (`rows refitted`: the share of those). `noise ignored`: "
-    "the same fit to the noisy cells, raised to 0.5 where lower, taken for counts.",
+    "is at most 1/2, else by the score, or by the likelihood at infinity (`rows refitted`: the "
+    "share of both). `noise ignored`: the same fit to the noisy cells, raised to 0.5 where lower, "
+    "taken for counts.",
     "size": "Rejections of a true independence at 5 %, Monte-Carlo SE 0.005 (of the bootstrap "
     "0.007: its critical value is simulated too, one replicate a release). `auto` takes "
     "chi-square where each fitted cell is 2.5 standard deviations above 0. `noise ignored`: "

@@ -504,7 +504,10 @@ def test_parameters_at_infinity_are_shown_as_such(exact):
     rows = {row[0]: row[1:] for row in page.tables["Coefficients"][1:]}
     for name in fit.existence.parameters:
         assert rows[name][:2] in (["−∞", "not estimable"], ["∞", "not estimable"])
-        assert set(rows[name][2:]) == {""}
+        low, high = fit.conf_int(method="profile").loc[name]
+        ends = [f"{end:.3f}" if np.isfinite(end) else f"{'−' * (end < 0)}∞" for end in (low, high)]
+        assert rows[name][2:4] == ["", ""]
+        assert rows[name][6:] == [" to ".join(ends), "", "likelihood ratio"]
     assert fit.existence.reason in page.text
     assert "nan" not in page.text
 
