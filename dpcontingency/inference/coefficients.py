@@ -155,9 +155,9 @@ class CoefficientResults(HeldResults):
         cols : sequence of int or str, optional
             Which coefficients, by position or name; all by default.
         refit : bool, optional
-            Whether to refit the model for the coefficients that need it. By default where these
-            are at most 24 and the table has at most 1,024 cells; a coefficient takes 40 to 100
-            fits.
+            Whether to refit the model for the coefficients that need it. A coefficient takes 40 to
+            100 fits; by default they are made where the number of these coefficients in the model
+            times (400 + the number of cells) is at most 12,000, which is a matter of ten seconds.
 
         Returns
         -------
@@ -243,7 +243,8 @@ class CoefficientResults(HeldResults):
     def t_test(self, r_matrix: Any, **kwargs: Any) -> Any:
         """Test linear hypotheses one by one, as `LikelihoodModelResults.t_test`.
 
-        A hypothesis in words uses the names in ``params`` as they stand: ``"A[T.b] = 0"``.
+        A hypothesis in words uses the names in ``params`` as they stand: ``"A[T.b] = 0"``. By the
+        normal approximation: where the noise makes a standard error wide see `coefficients`.
         """
         return self._on_arrays.t_test(self._restrictions(r_matrix), **kwargs)
 
@@ -274,7 +275,8 @@ class CoefficientResults(HeldResults):
         -----
         ``table`` has a row a term: statistic, pvalue and df_constraint. A term with a parameter
         at infinity has no Wald test: nan. Take care with treatment coding, where the test of a
-        term inside a larger one depends on the reference level.
+        term inside a larger one depends on the reference level, and where the noise makes standard
+        errors wide, which the likelihood ratios of `drop1` do not suffer from.
         """
         if any(value is not None for value in kwargs.values()):
             raise ModelError(

@@ -161,7 +161,7 @@ def number_text(value: float, se: float, decimals: int = 4) -> str:
     size, least = abs(value), 0.95 * 10.0 ** (1 - decimals)
     fixed = size < 1e6 and se >= least and not 1e-6 * se < size < least
     if fixed or size == 0 or not np.isfinite(value):
-        return unsigned_zero(f"{value if size > 1e-6 * se else 0:.{decimals}f}")
+        return f"{value if size > 1e-6 * se else 0:z.{decimals}f}"
     beyond = np.log10(size / se) if 0 < se < size else 0.0
     return f"{value:.{4 + int(min(beyond, 4))}g}"
 
@@ -271,23 +271,11 @@ def _coefficient(row: Any, decimals: int) -> list[str]:
 
 def _test_of_row(row: Any, decimals: int, se: float) -> list[str]:
     """z, p and the ends of the interval."""
-    z = f"{row.z:.{decimals - 1}f}" if abs(row.z) < 1e5 else f"{row.z:.4g}"
     return [
-        unsigned_zero(z),
+        f"{row.z:z.{decimals - 1}f}" if abs(row.z) < 1e5 else f"{row.z:.4g}",
         "<0.001" if row.pvalue < 0.001 else f"{row.pvalue:.3f}",
         *(number_text(end, se, decimals - 1) for end in (row.lower, row.upper)),
     ]
-
-
-def unsigned_zero(text: str) -> str:
-    """A printed number without the sign that rounding leaves of a negative one.
-
-    Examples
-    --------
-    >>> unsigned_zero(f"{-0.0004:.3f}"), unsigned_zero("-0.001"), unsigned_zero("-1e-05")
-    ('0.000', '-0.001', '-1e-05')
-    """
-    return text.lstrip("-") if text.startswith("-") and float(text) == 0 else text
 
 
 def _notes(results: Any, alpha: float) -> list[str]:
@@ -390,7 +378,7 @@ def _short_total(release: Any) -> str:
 
 def _fixed(value: float, decimals: int) -> str:
     """A number with some decimals, or with eight digits where it is huge."""
-    return unsigned_zero(f"{value:.{decimals}f}" if abs(value) < 1e8 else f"{value:.8g}")
+    return f"{value:z.{decimals}f}" if abs(value) < 1e8 else f"{value:.8g}"
 
 
 def _noise_text(release: Any) -> str:
@@ -404,6 +392,6 @@ def _test_text(row: Any) -> str:
     statistic = row["statistic"]
     if np.isnan(statistic):
         return "none (see note)"
-    text = unsigned_zero(f"{statistic:.3f}" if statistic < 1e5 else f"{statistic:.4g}")
+    text = f"{statistic:z.3f}" if statistic < 1e5 else f"{statistic:.4g}"
     pvalue = row["pvalue"]
     return f"{text} ({'see note' if np.isnan(pvalue) else pvalue_text(pvalue)})"

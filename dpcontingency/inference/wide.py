@@ -16,8 +16,8 @@ Mask = npt.NDArray[np.bool_]
 # Of the noise's part of a standard error on the log scale: an error of half of the mean. Coverage
 # of what is printed by this rule is measured in benchmarks/validity.py.
 WIDE_ERROR = 0.5
-# A row takes 40 to 100 fits: half a second where cells are few.
-MAX_ROWS, MAX_CELLS = 24, 1024
+# A row takes 40 to 100 fits. Of rows times (cells + OVERHEAD): ten seconds or so.
+MOST_WORK, OVERHEAD = 12_000, 400
 
 
 def is_wide(se: Array, sampling: Array) -> Mask:
@@ -32,5 +32,11 @@ def is_wide(se: Array, sampling: Array) -> Mask:
 
 
 def affordable(rows: int, cells: int) -> bool:
-    """Whether the refits of so many rows are made unasked."""
-    return rows <= MAX_ROWS and cells <= MAX_CELLS
+    """Whether the refits of so many rows are made unasked.
+
+    Examples
+    --------
+    >>> affordable(20, 64), affordable(20, 1000), affordable(8, 1000)
+    (True, False, True)
+    """
+    return rows * (cells + OVERHEAD) <= MOST_WORK

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dpcontingency.errors import ModelError
@@ -19,6 +18,7 @@ from dpcontingency.inference.printing import method_text, pvalue_text, total_tex
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import NOT_ADJUSTED
 from dpcontingency.inference.testresult import TestResult
+from dpcontingency.inference.wide import affordable
 from dpcontingency.report import plots
 from dpcontingency.report.fit_tables import (
     coefficients_table,
@@ -45,7 +45,6 @@ from dpcontingency.report.pictures import drawn
 from dpcontingency.report.words import model_in_words, naive_in_words
 
 MAX_BARS = 40  # rows of a forest plot that can still be read
-MAX_PROFILES = 3  # one-sided intervals, a few seconds each
 MAX_RATIOS = 2000  # that are computed for a report
 
 _ERRORS = (
@@ -142,17 +141,15 @@ class Findings:
         if self.chosen is None or not _count_ratios(self.chosen) or self.too_many_ratios:
             return pd.DataFrame()
         frame = self.chosen.odds_ratios(profile=False)
-        infinite = int(np.isinf(frame["log_or"]).sum())
-        return self.chosen.odds_ratios() if 0 < infinite <= MAX_PROFILES else frame
+        rows = int(_unknown_ends(frame).sum())
+        sought = rows and affordable(rows, self.chosen.model.space.size)
+        return self.chosen.odds_ratios() if sought else frame
 
     @cached_property
     def unbounded(self) -> int:
-        """How many odds ratios at 0 or infinity have no other end of their interval here."""
+        """How many odds ratios have an interval that was not sought here, or one end of it."""
         frame = self.odds_ratios
-        if not len(frame):
-            return 0
-        ends = frame[["lower", "upper"]].isna().any(axis=1)
-        return int((np.isinf(frame["log_or"]) & ends).sum())
+        return int(_unknown_ends(frame).sum()) if len(frame) else 0
 
     @cached_property
     def comparison(self) -> Any:
@@ -221,6 +218,11 @@ class Findings:
         )
         picture = drawn(key, caption, lambda: plots.odds_ratios(shown))
         return Section("odds_ratios", title, [ratios_table(frame), picture])
+
+
+def _unknown_ends(frame: pd.DataFrame) -> pd.Series:
+    """The odds ratios, of which something is known, that lack an end of their interval."""
+    return frame["log_or"].notna() & frame[["lower", "upper"]].isna().any(axis=1)
 
 
 def _facts(fit: LogLinearResults) -> Iterator[Fact]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpcontingency.domain import label_text
-from dpcontingency.inference.printing import number_text, pvalue_text, unsigned_zero
+from dpcontingency.inference.printing import number_text, pvalue_text
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.report.numbers import end, ratio
 from dpcontingency.report.parts import BLANK, Cell, Column, Table, label, number, span
@@ -87,7 +87,7 @@ def _test_cells(row: Any, se: float) -> list[Cell]:
     ends, share = (row["lower"], row["upper"]), row["privacy_share"]
     tested = not math.isnan(row["pvalue"])
     return [
-        number(row["z"], unsigned_zero(f"{row['z']:.3f}")) if tested else BLANK,
+        number(row["z"], f"{row['z']:z.3f}") if tested else BLANK,
         number(row["pvalue"], pvalue_text(row["pvalue"])) if tested else BLANK,
         span(ends, [end(limit, se) for limit in ends]) if tested else BLANK,
         BLANK if math.isnan(share) else number(share, percent(share)),
@@ -225,7 +225,7 @@ def residuals_table(fit: LogLinearResults) -> Table | None:
 
 def _statistic(value: float) -> Cell:
     """A test statistic as printed; a saturated model has none."""
-    return BLANK if math.isnan(value) else number(value, unsigned_zero(f"{value:.3f}"))
+    return BLANK if math.isnan(value) else number(value, f"{value:z.3f}")
 
 
 def _p(test: Any) -> Cell:

@@ -199,8 +199,9 @@ def odds_ratios(source: LogLinearResults | pd.DataFrame, ax: Axes | None = None)
             "A forest of odds ratios is of the results of a fit, or of what its odds_ratios() "
             f"returned; got {type(source).__name__}."
         )
+    quantile = stats.norm.isf(frame.attrs.get("alpha", 0.05) / 2)
     rows = [
-        _ratio_row(label, values)
+        _ratio_row(label, values, quantile)
         for label, values in zip(frame.index, frame.to_dict("records"), strict=True)
     ]
     title = "Odds ratios with intervals, on a logarithmic axis."
@@ -212,9 +213,9 @@ def odds_ratios(source: LogLinearResults | pd.DataFrame, ax: Axes | None = None)
     return ax
 
 
-def _ratio_row(label: Any, values: dict[Any, Any]) -> Row:
+def _ratio_row(label: Any, values: dict[Any, Any], quantile: float) -> Row:
     """One row of `odds_ratios`, on the log scale."""
-    log_or, se = float(values["log_or"]), float(values["se"])
+    log_or = float(values["log_or"])
     with np.errstate(divide="ignore", over="ignore"):
         value, *ends = (float(x) for x in (np.exp(log_or), values["lower"], values["upper"]))
         lower, upper = np.log(ends)
@@ -222,10 +223,11 @@ def _ratio_row(label: Any, values: dict[Any, Any]) -> Row:
     parts = [names[0], *(f" × {column}" for column in names[1:2])]
     parts += [f", {at}" for at in names[2:] if at]
     alone = float(values.get("se_sampling", math.nan))
-    # The interval's own quantile, whatever its level.
-    sampling = (upper - log_or) * alone / se if se > 0 else alone
+    sampling = quantile * alone
     text = str(values["reason"]) if math.isnan(log_or) else ""
-    text = text or f"{ratio(value)} ({' to '.join(map(ratio, ends))})"
+    text = text or ratio(value)
+    if not math.isnan(log_or) and not all(map(math.isnan, ends)):
+        text += f" ({' to '.join(map(ratio, ends))})"
     return Row(tuple(parts), log_or, lower, upper, sampling, text)
 
 

@@ -231,8 +231,8 @@ def _gaps_of_findings(findings: Findings) -> Iterator[tuple[str, str]]:
     frame = findings.odds_ratios
     if findings.unbounded:
         yield (
-            "One end of the interval of odds ratios at 0 or infinity",
-            "it is sought by profile likelihood, which takes seconds for each of "
+            "Intervals of odds ratios that the noise makes wide, or one end at 0 or infinity",
+            "they are sought by refits of the model, which takes seconds for each of "
             f"{findings.unbounded:,}: result.odds_ratios() does so, if the fit maximises the "
             "likelihood",
         )
