@@ -188,7 +188,8 @@ def coverage(mu: float, replicates: int = 1000) -> dict[str, object]:
         estimates, values, np.where(infinite, ratios, scores), np.where(infinite, *nulls)
     )
     normal = np.array([row["method"] == "wald" for row in rows])
-    printed = np.where(normal, np.array(aware) == 1, refitted)
+    # What is left open has no interval, that is, the whole line.
+    printed = np.where(normal, np.array(aware) == 1, refitted | np.isnan(estimates))
     found = {"score": scores, "profile": ratios, "as printed": printed}
     return {
         "mu": mu,
@@ -200,7 +201,7 @@ def coverage(mu: float, replicates: int = 1000) -> dict[str, object]:
             for name, kept in found.items()
             for part, of in (("mean", np.mean), ("lowest", np.min), ("highest", np.max))
         },
-        "rows refitted": 1 - normal.mean(),
+        "rows refitted": 1 - normal.mean() - np.isnan(estimates).mean(),
         "noise ignored": pd.DataFrame(ignored).mean().mean(),
         "not estimable": not_existing / replicates,
         "replicates": replicates,
@@ -265,8 +266,8 @@ NOTES = {
     "`score` intervals, which a score test does not reject, and `profile` likelihood intervals of "
     "all. `as printed`: the rows of a summary, Wald's where the noise's part of the standard error "
     "is at most 1/2, else by the score, or by the likelihood at infinity (`rows refitted`: the "
-    "share of both). `noise ignored`: the same fit to the noisy cells, raised to 0.5 where lower, "
-    "taken for counts.",
+    "share of both; what is left open counts as held). `noise ignored`: the same fit to the noisy "
+    "cells, raised to 0.5 where lower, taken for counts.",
     "size": "Rejections of a true independence at 5 %, Monte-Carlo SE 0.005 (of the bootstrap "
     "0.007: its critical value is simulated too, one replicate a release). `auto` takes "
     "chi-square where each fitted cell is 2.5 standard deviations above 0. `noise ignored`: "
