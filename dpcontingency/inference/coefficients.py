@@ -202,9 +202,7 @@ class CoefficientResults(HeldResults):
         wide = self._wide
         if refit is None:
             refit = affordable(int(wide.sum()), self.model.space.size)
-        half = stats.norm.isf(alpha / 2) * self.bse
-        ends = self.params - half, self.params + half
-        tests = np.column_stack([self.tvalues, self.pvalues, *ends])
+        tests = np.column_stack([self.tvalues, self.pvalues, self.conf_int(alpha)])
         methods = np.where(wide | self.params.isna(), "", "wald").astype(object)
         tests[wide] = np.nan
         for j in chosen[wide[chosen]] if refit and self.refit_method else ():

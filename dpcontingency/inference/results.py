@@ -196,6 +196,13 @@ class LogLinearResults(CellResults):
             covering sampling and noise. A cell that goes to 0 with a parameter at infinity keeps
             its fitted value, with no interval and a reason.
 
+        Notes
+        -----
+        The intervals are by the normal approximation, also where the noise makes the standard
+        error of a logarithm wide; there they are rough. 95 % intervals of the means of the Czech
+        autoworkers' cells, all two-way, cover .92 on average at mu = 0.1, and .84 in cells of 2 to
+        4 records (400 releases).
+
         Examples
         --------
         >>> from dpcontingency import Domain, LogLinearModel, Release
@@ -405,7 +412,9 @@ class LogLinearResults(CellResults):
     def summary(self, alpha: float = 0.05) -> Any:
         """The fit on a page, as a statsmodels Summary.
 
-        The last column, ``priv.``, is the share of the variance that is due to the noise.
+        The rows are those of `coefficients`. The column ``priv.`` is the share of the variance that
+        is due to the noise; ``by``, where there is one, says which tests and intervals are by
+        refits (score, or likelihood ratio LR) and not by the standard error.
         """
         check_alpha(alpha)
         return summary_of(self, alpha)
