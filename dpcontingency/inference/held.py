@@ -44,7 +44,7 @@ class HeldResults(LikelihoodModelResults):
     """Tests and intervals by refits of a model; `CoefficientResults` adds the estimates."""
 
     _fit: Fit
-    _held: dict[tuple[int, float, str], Held]  # those that were asked for: refits take long
+    _held: dict[tuple[bytes, float, str], Held]  # those that were asked for: refits take long
 
     # -- how it was fitted ---------------------------------------------------------------------
 
@@ -90,16 +90,13 @@ class HeldResults(LikelihoodModelResults):
         method : {"score", "profile"}
             As in `conf_int`.
         """
-        if (j, alpha, method) not in self._held:
-            recode, lost = self.model._recode, bool(self._fit.at_infinity[j])
-            # A score may be in any unit; the search for ends is at home on the log scale.
-            unit = float(self.model._units[j])
-            combination = (np.eye(len(self._names))[j] if recode is None else recode[j]) * unit
-            drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * lost
-            se = float(self.bse.iloc[j]) * unit
-            found = self._held_combination(combination, alpha, method, drift, se)
-            self._held[j, alpha, method] = found.over(unit)
-        return self._held[j, alpha, method]
+        recode, lost = self.model._recode, bool(self._fit.at_infinity[j])
+        # A score may be in any unit; the search for ends is at home on the log scale.
+        unit = float(self.model._units[j])
+        combination = (np.eye(len(self.params))[j] if recode is None else recode[j]) * unit
+        drift = float(np.nan_to_num(np.sign(self.params.iloc[j]))) * lost
+        se = float(self.bse.iloc[j]) * unit
+        return self._held_combination(combination, alpha, method, drift, se).over(unit)
 
     def _held_combination(
         self, combination: Array, alpha: float, method: str, drift: float, se: float
@@ -117,11 +114,14 @@ class HeldResults(LikelihoodModelResults):
         se : float
             Its standard error; nan where there is none.
         """
-        self._check_profile(method)
-        top = self._objective(self.model._treatment(self._fit.params)).value
-        score = self._score_statistic if method == "score" else None
-        scale = 1.0 if np.isnan(se) else se
-        return self._profile(combination).test(alpha, top, scale, drift, score)
+        key = (combination.tobytes(), alpha, method)
+        if key not in self._held:
+            self._check_profile(method)
+            top = self._objective(self.model._treatment(self._fit.params)).value
+            score = self._score_statistic if method == "score" else None
+            scale = 1.0 if np.isnan(se) else se
+            self._held[key] = self._profile(combination).test(alpha, top, scale, drift, score)
+        return self._held[key]
 
     # -- parts -----------------------------------------------------------------------------------
 
