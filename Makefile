@@ -54,6 +54,7 @@ validity: $(VENV)/.stamp-test ## size, coverage and power by simulation, about 4
 	$(BIN)/python benchmarks/power.py
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/measures.py
+	$(BIN)/python benchmarks/saddlepoint.py
 
 format: $(VENV)/.stamp-test ## let ruff mend what it can
 	$(BIN)/ruff check --fix

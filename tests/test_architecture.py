@@ -74,6 +74,7 @@ FLOORS = {
     "release.measurements": 3,
     "release.publish_margins": 3,
     # likelihood of a release
+    "inference.hidden_sum": 4,
     "inference.kernels": 4,
     "inference.lattice": 4,
     "inference.lowrank": 4,

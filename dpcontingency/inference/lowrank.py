@@ -56,6 +56,14 @@ class DiagonalPlusLowRank:
         outer = np.einsum("grs,sg->rg", self.cores, inner)
         return np.asarray(self.diagonal * x + (self.vectors * outer[:, self.strata]).sum(axis=0))
 
+    def plus(self, other: "DiagonalPlusLowRank") -> "DiagonalPlusLowRank":
+        """The sum of two such matrices with the same strata."""
+        own, rank = len(self.vectors), len(self.vectors) + len(other.vectors)
+        cores = np.zeros((len(self.cores), rank, rank))
+        cores[:, :own, :own], cores[:, own:, own:] = self.cores, other.cores
+        vectors = np.concatenate([self.vectors, other.vectors])
+        return DiagonalPlusLowRank(self.diagonal + other.diagonal, vectors, cores, self.strata)
+
     def compressed(self, design: "Columns") -> Floats:
         """X' (diagonal + low rank) X for the columns X of a design."""
         out = design.gram(self.diagonal)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.hidden_sum import HiddenSums, can_be_integrated
 from dpcontingency.inference.kernels import CellMoments
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 from dpcontingency.inference.quotient import over
@@ -64,6 +65,10 @@ class LikelihoodPoint:
         """Second derivative of `loglik` in the log rates."""
         return _diagonal(self.moments.variance - self.fitted)
 
+    def rough_hessian(self) -> DiagonalPlusLowRank:
+        """About the same, for steps that are to cost little."""
+        return self.hessian()
+
     def complete_information(self) -> DiagonalPlusLowRank:
         """Information about the log rates that the hidden counts themselves would carry."""
         return _diagonal(self.fitted)
@@ -78,9 +83,14 @@ class LikelihoodPoint:
 
 @dataclass(frozen=True)
 class MultinomialPoint(LikelihoodPoint):
-    """A point with known totals; `peak` holds h(V), h'(V), h''(V) of each stratum.
+    """A point with known totals.
 
-    With q = s / V the derivatives in the log rates are
+    Where a stratum is integrated, `hidden` is the law of its counts given the total: the score is
+    m - n pi, m their means, and the hessian their covariance less n (diag(pi) - pi pi'). `moments`
+    then has these m, and no further cumulants.
+
+    Elsewhere `peak` holds h(V), h'(V), h''(V) of the saddlepoint of each stratum, and with
+    q = s / V the derivatives in the log rates are
 
         d V / d eta    = u = k3 - q K3
         score          = m - n pi + h' u
@@ -94,6 +104,7 @@ class MultinomialPoint(LikelihoodPoint):
     tilt: Floats
     known: KnownTotals
     peak: tuple[Floats, Floats, Floats]
+    hidden: HiddenSums | None = None
 
     def by_part(self, cells: Floats) -> Floats:
         """Sum cell values over each stratum."""
@@ -105,7 +116,15 @@ class MultinomialPoint(LikelihoodPoint):
 
     def hessian(self) -> DiagonalPlusLowRank:
         """Second derivative of `loglik` in the log rates."""
-        s, k3, k4 = self.moments[2:]
+        saddle = self._saddle(self.moments)
+        return saddle if self.hidden is None else saddle.plus(self.hidden.covariance())
+
+    def rough_hessian(self) -> DiagonalPlusLowRank:
+        """The same by the saddlepoint alone, which has few vectors."""
+        return self._saddle(self.moments if self.hidden is None else self.hidden.free)
+
+    def _saddle(self, moments: CellMoments) -> DiagonalPlusLowRank:
+        s, k3, k4 = moments[2:]
         strata, n = self.known.strata, self.known.totals
         v, v3, v4 = (self.known.sum(a) for a in (s, k3, k4))
         _, h1, h2 = self.peak
@@ -131,16 +150,23 @@ class MultinomialPoint(LikelihoodPoint):
         v, v3 = self.known.sum(self.moments.variance), self.known.sum(self.moments.third)
         factor = 1.0 + self.peak[1] * (1.0 - over(v3, v)) * (v > 0.0)
         log_factor = np.log(factor, out=np.full_like(factor, -np.inf), where=factor > 0.0)
+        if self.hidden is not None:
+            log_factor = log_factor + self.hidden.log_ratio
         return (self.tilt + log_factor)[self.known.strata]
 
 
 @dataclass(frozen=True)
 class KnownTotals:
-    """Public totals of strata of cells; `all_exact` marks strata without a noisy cell."""
+    """Public totals of strata of cells.
+
+    `all_exact` marks strata without a noisy cell, `integrated` those whose total is dealt with
+    exactly, and not by the saddlepoint.
+    """
 
     strata: Ints
     totals: Floats
     all_exact: NDArray[np.bool_]
+    integrated: NDArray[np.bool_]
 
     def sum(self, cells: Floats) -> Floats:
         """Sum cell values over each stratum."""
@@ -157,7 +183,7 @@ class KnownTotals:
 
 
 def known_totals(
-    strata: ArrayLike | None, totals: ArrayLike, noisy: Floats, exact: NDArray[np.bool_]
+    strata: ArrayLike | None, totals: ArrayLike, noisy: Floats, variances: Floats
 ) -> KnownTotals:
     """Check public totals against the noisy cells.
 
@@ -174,12 +200,13 @@ def known_totals(
         raise ModelError("strata must hold one integer for each cell.")
     if noisy.size and (labels.min() < 0 or labels.max() >= n.size):
         raise ModelError(f"strata must lie in 0 .. {n.size - 1}, one for each of the totals.")
-    labels = labels.astype(np.intp)
+    labels, exact = labels.astype(np.intp), variances == 0.0
     all_exact = sum_by_stratum(labels, (~exact).astype(np.float64), n.size) == 0.0
     excess = sum_by_stratum(labels, np.where(exact, noisy, 0.0), n.size) - n
     if (np.where(all_exact, np.abs(excess), excess) > 1e-9 * np.maximum(n, 1.0)).any():
         raise ModelError("exact cells contradict the total of their stratum; correct one of them.")
-    return KnownTotals(labels, n, all_exact)
+    integrated = ~all_exact & can_be_integrated(variances, labels, -excess)
+    return KnownTotals(labels, n, all_exact, integrated)
 
 
 def _diagonal(entries: Floats) -> DiagonalPlusLowRank:

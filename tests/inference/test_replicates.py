@@ -33,7 +33,7 @@ def releases(scheme, mu, n):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize(("mu", "n"), [(0.5, 400), (0.1, 150)])
+@pytest.mark.parametrize(("mu", "n"), [(0.5, 400), (0.1, 150), (3.0, 60)])
 @pytest.mark.parametrize("generators", ["[A][B][C]", "[AC][BC]", "[AB][AC][BC]"])
 def test_many_fits_are_the_fits_of_each(scheme, mu, n, generators):
     models = [LogLinearModel(release, generators) for release in releases(scheme, mu, n)]
