@@ -96,8 +96,9 @@ def main() -> None:
         "differences",
         "between parameter values. First as evaluated: the total is integrated, or has the "
         "saddlepoint. Then by the",
-        "saddlepoint alone, whose error of log L in wide noise is the constant 1/(12 n); `median` is "
-        "that of its differences.",
+        "saddlepoint alone, whose error of log L in wide noise is the constant 1/(12 n); `median` "
+        "is that of its",
+        "differences.",
         "Made by `python benchmarks/saddlepoint.py`.",
         "",
         _table(frame),
