@@ -174,7 +174,7 @@ def _tail(probability: float) -> str:
 
 def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
     """What stands above the coefficients: two columns of names and values."""
-    gof = results.gof()
+    gof = _goodness(results)
     release = results.model.release
     left = [
         ("Method:", method_text(results)),
@@ -358,14 +358,24 @@ def _notes_on_rows(results: Any, alpha: float) -> list[str]:
     return notes
 
 
+def _goodness(results: Any) -> pd.DataFrame:
+    """The tests of `gof`, with no p-value where chi-square is not the law, and why: ``doubt``."""
+    frame: pd.DataFrame = results.gof()
+    doubts = []
+    for kind, test in zip(("lr", "score"), frame.itertuples(), strict=True):
+        known = test.df > 0 and np.isfinite(test.statistic)
+        holds = not known or chi_square(kind, results)
+        doubts.append("" if holds else holds.reason)
+    return frame.assign(doubt=doubts, pvalue=frame["pvalue"].mask([d != "" for d in doubts]))
+
+
 def _notes_on_gof(results: Any) -> list[str]:
     """Why a statistic in the header has no p-value."""
-    notes = []
-    for name, test in zip(("LR", "Score"), results.gof().itertuples(), strict=True):
-        if np.isfinite(test.statistic) and np.isnan(test.pvalue):
-            why = chi_square(name.lower(), results).reason
-            notes.append(f"{name} chi2 has no p-value, because {why}.")
-    return notes
+    return [
+        f"{name} chi2 has no p-value, because {doubt}."
+        for name, doubt in zip(("LR", "Score"), _goodness(results)["doubt"], strict=True)
+        if doubt
+    ]
 
 
 def _short_total(release: Any) -> str:

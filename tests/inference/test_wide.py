@@ -195,6 +195,17 @@ def test_odds_ratios_have_the_intervals_of_their_coefficients():
     assert unsought[["lower", "upper"]].isna().all(axis=None)
 
 
+def test_the_header_has_a_calibrated_p_value_or_none(czech):
+    """A chi-square p-value of .82 stands for one of .29."""
+    page = str(czech.summary())
+    assert f"{czech.deviance:.3f} (see note)" in page
+    assert "LR chi2 has no p-value, because the fitted mean of 46 of 64" in " ".join(page.split())
+    assert f"{czech.pearson_chi2:.3f} (0.1336)" in page
+    quiet = noisy(5.0, 1, 10 * COUNTS)
+    assert f"({quiet.gof()['pvalue'].iloc[0]:.4f})" in str(quiet.summary())
+    assert "no p-value" not in str(quiet.summary())
+
+
 def test_no_zero_has_a_sign():
     assert number_text(-1e-9, 0.5) == "0.0000"
     counts = np.outer([30, 20], [12, 8])
