@@ -360,13 +360,14 @@ def _notes_on_rows(results: Any, alpha: float) -> list[str]:
 
 def _goodness(results: Any) -> pd.DataFrame:
     """The tests of `gof`, with no p-value where chi-square is not the law, and why: ``doubt``."""
-    frame: pd.DataFrame = results.gof()
+    frame = results.gof()
     doubts = []
     for kind, test in zip(("lr", "score"), frame.itertuples(), strict=True):
         known = test.df > 0 and np.isfinite(test.statistic)
         holds = not known or chi_square(kind, results)
         doubts.append("" if holds else holds.reason)
-    return frame.assign(doubt=doubts, pvalue=frame["pvalue"].mask([d != "" for d in doubts]))
+    frame["pvalue"] = np.where(np.array(doubts) == "", frame["pvalue"], np.nan)
+    return pd.DataFrame(frame).assign(doubt=doubts)
 
 
 def _notes_on_gof(results: Any) -> list[str]:
