@@ -115,6 +115,12 @@ class CoefficientResults(HeldResults):
             estimate at infinity its one finite end. With a penalty only ``"wald"`` and
             ``"profile"``, of the penalised likelihood (Heinze and Schemper 2002).
 
+        Returns
+        -------
+        DataFrame
+            Columns 0 and 1, the ends. A coefficient at infinity, or that the release leaves open,
+            has no Wald interval that excludes anything: -inf to inf.
+
         Raises
         ------
         ModelError
@@ -141,7 +147,9 @@ class CoefficientResults(HeldResults):
             ends = np.array([[row.lower, row.upper] for row in rows])
             return pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
         half = stats.norm.isf(alpha / 2) * self.bse
-        return pd.DataFrame({0: self.params - half, 1: self.params + half}).iloc[chosen]
+        ends = pd.DataFrame({0: self.params - half, 1: self.params + half})
+        ends[self._fit.at_infinity] = -np.inf, np.inf
+        return ends.iloc[chosen]
 
     def coefficients(
         self, alpha: float = 0.05, cols: Any = None, *, refit: bool | None = None

@@ -21,12 +21,15 @@ class Estimate:
     of : str
         What it is a measure of: factors, levels, conditions.
     estimate : float
-        The estimate; nan where it is undefined, and ``reason`` says why.
+        The estimate; nan where there is none, and ``reason`` says why.
     se : float
         Its standard error by the delta method, sampling and noise; nan where it has none, for
         instance at an end of its range.
     interval : tuple of float
-        Lower and upper end. Holds the estimate and stays in the range of the measure.
+        Lower and upper end. Holds the estimate and stays in the range of the measure. Where the
+        data leave the measure open (its rows hold no records, say, or noise covers them), nothing
+        is excluded and it is the whole range; it is nan where the measure is undefined whatever
+        the data are, for want of a second level or because a cell is impossible.
     level : float
         The level of the interval, such as 0.95.
     link, link_se : str, float
@@ -61,15 +64,30 @@ class Estimate:
     def undefined(
         cls, name: str, of: str, level: float, accounts_for: tuple[str, ...], reason: str
     ) -> Estimate:
-        """A measure that has no value here, with the reason."""
+        """A measure that has no value here whatever the data are, with the reason."""
+        ends = math.nan, math.nan
+        return cls.left_open(name, of, level, accounts_for, reason, ends)
+
+    @classmethod
+    def left_open(
+        cls,
+        name: str,
+        of: str,
+        level: float,
+        accounts_for: tuple[str, ...],
+        reason: str,
+        ends: tuple[float, float],
+        notes: tuple[str, ...] = (),
+    ) -> Estimate:
+        """A measure of which the data tell nothing, with the ends of its range and the reason."""
         nothing = math.nan
         return cls(
-            name, of, nothing, nothing, (nothing, nothing), level, "", nothing, accounts_for, reason
+            name, of, nothing, nothing, ends, level, "", nothing, accounts_for, reason, notes
         )
 
     def __repr__(self) -> str:
         if math.isnan(self.estimate):
-            return f"<{self.name} of {self.of}: undefined, because {self.reason}>"
+            return f"<{self.name} of {self.of}: {self._nothing()}, because {self.reason}>"
         error = "" if math.isnan(self.se) else f" (se {self.se:.3g})"
         return (
             f"<{self.name} of {self.of}: {self.estimate:.4g}{error}, {self._interval_text()}; "
@@ -80,7 +98,7 @@ class Estimate:
         """The estimate as a small text table."""
         lines = [("Measure", self.name), ("Of", self.of)]
         if math.isnan(self.estimate):
-            lines.append(("Undefined", self.reason))
+            lines.append((self._nothing().capitalize(), self.reason))
         else:
             error = "none" if math.isnan(self.se) else f"{self.se:.4g}"
             lines += [
@@ -94,6 +112,11 @@ class Estimate:
                 lines.append(("Note", self.reason))
         lines += [("Note", note) for note in self.notes]
         return "\n".join(f"{label + ':':<14}{value}" for label, value in lines)
+
+    def _nothing(self) -> str:
+        """What is said of a measure without a value."""
+        lower, upper = self.interval
+        return "undefined" if math.isnan(lower) else f"left open ({lower:g} to {upper:g})"
 
     def _interval_text(self) -> str:
         lower, upper = self.interval

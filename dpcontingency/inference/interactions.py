@@ -322,7 +322,8 @@ class InteractionLikelihood:
     def score_statistic(self, fitted: Array) -> float:
         """The squared distance of measured and fitted interactions, in their covariance."""
         residual = self.measured - self.design.tdot(fitted)
-        return float(residual @ _solve(self.spread(fitted) + self.covariance, residual))
+        form = residual @ _solve(self.spread(fitted) + self.covariance, residual)
+        return max(float(form), 0.0)  # where only rounding is left of the residual
 
     def nested_score_statistic(self, fitted: Array, larger: Design) -> float:
         """The score statistic of a fit against a larger model: u' I1^-1 u.
@@ -335,7 +336,7 @@ class InteractionLikelihood:
         scores = spread @ _solve(spread + self.covariance, residual)
         score = np.concatenate([scores[seen.columns(larger)], seen.combinations(larger).T @ scores])
         information = larger.compress(MeasuredCurvature(self.design, self.known(spread)))
-        return float(score @ _solve(information, score)) if score.size else 0.0
+        return max(float(score @ _solve(information, score)), 0.0) if score.size else 0.0
 
     def spread(self, means: Array) -> Array:
         """B V B', V the covariance of counts with these means."""

@@ -82,6 +82,9 @@ def odds_ratio_frame(
     se[~finite] = np.nan
     half = stats.norm.isf(alpha / 2) * se
     lower, upper = log_or - half, log_or + half
+    for k in np.flatnonzero(~finite):
+        if reasons[k] != IMPOSSIBLE:
+            lower[k], upper[k] = -np.inf, np.inf
     for k in np.flatnonzero((np.abs(drift) == 1) | (finite & is_wide(se, alone))):
         if not ratios[k].fixed:
             combination = _SIGNS @ cells.rows.of(places[k])

@@ -65,7 +65,7 @@ class AssociationOverview(pd.DataFrame):
         if not shown["reason"].any():
             shown = shown.drop(columns="reason")
         formats: dict[str, Callable[[float], str]] = dict.fromkeys(
-            ["V", "lower", "upper", "statistic"], "{:.3f}".format
+            ["V", "lower", "upper", "statistic"], "{:z.3f}".format
         )
         formats["pvalue"] = pvalue_text
         lines = shown.reset_index().to_string(index=False, formatters=formats, na_rep="")
@@ -98,7 +98,7 @@ def association_overview(
         A row a pair: ``row`` and ``column``, two factors; ``estimate``, ``lower`` and ``upper`` of
         Cramer's V, corrected for the noise; ``statistic``, ``df`` and ``pvalue`` of the noise-aware
         score test of independence, by the upper tail of chi-square; ``reason`` why a number is nan,
-        else empty. Its ``notes`` say that no p-value is adjusted for the number of pairs.
+        else empty. The interval of a pair of which the data tell nothing is 0 to 1. Its ``notes`` say that no p-value is adjusted for the number of pairs.
 
     Raises
     ------
@@ -207,7 +207,9 @@ def _strength(pair: AnyRelease, alpha: float) -> _Strength:
     if reason := obstacle(about):
         return _Strength(reason=reason)
     of = Contingency.of(about)
-    return _Strength(with_interval(of, v, alpha)) if of.df else _Strength(reason=NO_RECORDS)
+    if not of.df:
+        return _Strength((math.nan, 0.0, 1.0), NO_RECORDS)
+    return _Strength(with_interval(of, v, alpha))
 
 
 def _notes(release: AnyRelease, tests: int, known: int, alpha: float) -> Iterator[str]:

@@ -159,6 +159,9 @@ class CellPrediction:
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Intervals of level 1 - alpha, covering sampling and noise: ``lower`` and ``upper``.
 
+        Where ``reason`` says that nothing is known, the interval is the whole range; where every
+        cell that it is a share of is impossible it is nan.
+
         Raises
         ------
         ModelError
@@ -175,6 +178,8 @@ class CellPrediction:
                 ends = [expit(logit + sign * half / (1 - value)) for sign in (-1, 1)]
         fixed = (self.se.to_numpy() == 0) & np.isfinite(value)
         lower, upper = (np.where(fixed, value, end) for end in ends)
+        open_ = np.isnan(self._log_se) & (self.reason != IMPOSSIBLE).to_numpy()
+        lower[open_], upper[open_] = 0.0, np.inf if self.what == "mean" else 1.0
         return pd.DataFrame({"lower": lower, "upper": upper}, index=self.predicted_mean.index)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:

@@ -68,7 +68,7 @@ def total_text(release: Any) -> str:
     """The number of records as printed, with its standard error where it is noisy."""
     if release.totals is not None:
         return f"{release.n_total:,} ({'exact' if release.origin == 'exact' else 'public'})"
-    return f"{release.n_total_estimate:,.1f} (noisy, SE {release.n_total_se:.1f})"
+    return f"{release.n_total_estimate:z,.1f} (noisy, SE {release.n_total_se:.1f})"
 
 
 def method_text(results: Any) -> str:
@@ -384,7 +384,7 @@ def _short_total(release: Any) -> str:
     if release.totals is not None:
         return total_text(release) if release.n_total < 1e10 else f"{release.n_total:,}"
     digits = 1 if abs(release.n_total_estimate) < 1e5 else 0
-    return f"{release.n_total_estimate:,.{digits}f} (SE {release.n_total_se:.1f})"
+    return f"{release.n_total_estimate:z,.{digits}f} (SE {release.n_total_se:.1f})"
 
 
 def _fixed(value: float, decimals: int) -> str:

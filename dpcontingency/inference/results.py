@@ -274,8 +274,8 @@ class LogLinearResults(CellResults):
             1 - the level of the intervals.
         profile : bool
             Whether to refit the model for the interval of a ratio at 0 or infinity, or whose
-            standard error the noise makes wide, which can take seconds for each; without it what
-            such an interval would be is nan.
+            standard error the noise makes wide, which can take seconds for each; without it the
+            interval is 0 to infinity for the one, and nan for the other.
 
         Returns
         -------
@@ -286,10 +286,10 @@ class LogLinearResults(CellResults):
             the ratio, covering sampling and noise), ``in_words`` and ``reason``. The interval is
             normal on the log scale, or the one of `coefficients` by the score where the noise's
             part of ``se`` is above 1/2. A ratio at 0 or infinity has no standard error; the other
-            end of its interval is by profile likelihood (nan where the fit is no maximum of the
-            likelihood), and is infinity or 0 itself where the noise excludes nothing. A ratio that
-            the data leave open, or that a structural zero is in, is nan. ``reason`` says which it
-            is.
+            end of its interval is by profile likelihood, and is infinity or 0 itself where the
+            noise excludes nothing or the fit is no maximum of the likelihood. A ratio that the
+            data leave open is nan, with the interval 0 to infinity; of one that a structural zero
+            is in the interval is nan too. ``reason`` says which it is.
 
         Raises
         ------
@@ -323,7 +323,7 @@ class LogLinearResults(CellResults):
 
         def refitted(combination: Array, drift: float, se: float) -> tuple[float, float]:
             if not (profile and self.refit_method):
-                return (-np.inf if drift < 0 else np.nan), (np.inf if drift > 0 else np.nan)
+                return (-np.inf, np.inf) if drift else (np.nan, np.nan)
             method = "profile" if drift else self.refit_method
             held = self._held_combination(combination, alpha, method, drift, se)
             return held.lower, held.upper

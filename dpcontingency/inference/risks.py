@@ -57,7 +57,7 @@ def odds_ratio(
     Estimate
         Of the odds of the first row level rather than the second, at the first column level
         relative to the second. 0 and infinity are estimates, with one finite end by profile
-        likelihood. ``link_se`` is the standard error of the logarithm.
+        likelihood; where the data tell nothing the interval is 0 to infinity. ``link_se`` is the standard error of the logarithm.
 
     Raises
     ------
@@ -99,7 +99,8 @@ def odds_ratio(
     generators = [(row, column), (row, *about.given), (column, *about.given)]
     fit = LogLinearModel(about.margin, generators).fit(warn_convergence=False)
     if not fit.converged:
-        return about.undefined(name, of + about.condition, f"the fit failed: {fit.reason}")
+        reason = f"the fit failed: {fit.reason}"
+        return about.left_open(name, of + about.condition, reason, LOG.low, LOG.high)
     table = np.arange(about.domain.size).reshape(about.shape)
     four = np.stack(
         [table[:, i, j] for i, j in zip(rows * 2, (*columns, *columns[::-1]), strict=True)], axis=1
@@ -217,12 +218,16 @@ def _odds_estimate(
     # An interval by the likelihood says by its ends what is left open.
     is_open = (lambda _: False) if method == "profile" else fit._is_open
     found = log_odds_ratio(fit._cells, four, is_open)
+    if not about.domain.possible().ravel()[four].all(axis=1).any():
+        return about.undefined(name, of, "one of its cells is impossible wherever it is compared")
     if math.isnan(found.value):
-        return about.undefined(
+        return about.left_open(
             name,
             of,
-            "cells of both its numerator and its denominator are at 0, or impossible, or "
-            "the release tells next to nothing of it",
+            "cells of both its numerator and its denominator are at 0, or the release tells next "
+            "to nothing of it",
+            LOG.low,
+            LOG.high,
         )
     value, log_se = math.exp(min(found.value, 709.0)), found.se
     if math.isinf(found.value):
@@ -270,11 +275,13 @@ def _compare_risks(
     table = SaturatedTable.fit(about)
     groups = table.means.sum(axis=2)
     alive = groups.sum(axis=1) > 0
+    where = " in some combination of the given factors" if about.given else ""
+    possible = about.domain.possible().reshape(about.shape).any(axis=2)
+    if not possible[possible.any(axis=1)][:, [one, other]].all():
+        return about.undefined(name, of, f"one of the two rows is impossible{where}")
     if not groups[alive][:, [one, other]].all() or not alive.any():
-        where = " in some combination of the given factors" if about.given else ""
-        return about.undefined(
-            name, of, f"one of the two rows holds no records{where}, as far as can be told"
-        )
+        reason = f"one of the two rows holds no records{where}, as far as can be told"
+        return about.left_open(name, of, reason, scale.low, scale.high)
 
     def compared(m: Numbers) -> Numbers:
         m = m[..., alive, :, :]

@@ -127,14 +127,24 @@ class TwoFactors:
 
     def one_level(self) -> str:
         """Why a table with a factor of one level has no association; empty where it has two."""
-        for name, size in zip((self.row, self.column), self.shape[1:], strict=True):
-            if size < 2:
-                return f"{name} has a single level, so it is associated with nothing"
+        possible = self.domain.possible().reshape(self.shape)
+        for name, axis in ((self.row, 1), (self.column, 2)):
+            if possible.any(axis=(0, 3 - axis)).sum() < 2:
+                only = "a single level" + " that is possible" * (self.shape[axis] > 1)
+                return f"{name} has {only}, so it is associated with nothing"
         return ""
 
     def undefined(self, name: str, of: str, reason: str) -> Estimate:
-        """An estimate that is none."""
+        """An estimate of what has no value here whatever the data are."""
         return Estimate.undefined(name, of, 1 - self.alpha, self.accounts_for, reason)
+
+    def left_open(
+        self, name: str, of: str, reason: str, low: float = 0.0, high: float = 1.0
+    ) -> Estimate:
+        """An estimate of what the data tell nothing of, with the ends of its range."""
+        return Estimate.left_open(
+            name, of, 1 - self.alpha, self.accounts_for, reason, (low, high), self.notes
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,10 +195,7 @@ class SaturatedTable:
 
     @classmethod
     def or_reason(cls, about: TwoFactors) -> SaturatedTable | str:
-        """Fit it, or say why two factors of which one does not vary have no association."""
-        reason = about.one_level()
-        if reason:
-            return reason
+        """Fit it, or say why the data tell nothing of the association of two factors."""
         table = cls.fit(about)
         return table.records() or table
 
@@ -221,7 +228,7 @@ class SaturatedTable:
         scale : Scale
             Where the interval is made.
         empty : str
-            Why the measure is undefined where it comes out as nan.
+            Why the measure is left open where it comes out as nan.
         by_likelihood : bool
             Whether the interval is that of the profile likelihood, in tables of up to
             `MAX_PROFILED` cells; else it is normal on the scale. At an end of the range it always
@@ -231,8 +238,8 @@ class SaturatedTable:
         with np.errstate(divide="ignore", invalid="ignore"):
             value = float(measure(self.means))
         if math.isnan(value):
-            return about.undefined(name, of, empty)
-        for end in (scale.low, scale.high):
+            return about.left_open(name, of, empty, scale.low, scale.high)
+        for end in (scale.low, 0.0, scale.high):
             value = end if abs(value - end) < ROUNDING else value
         se, link_se, reason = math.nan, math.nan, ""
         gradient = gradient_of(measure, self.means) if math.isfinite(value) else None
@@ -243,10 +250,10 @@ class SaturatedTable:
             se = math.nan
         else:
             link_se = se * scale.slope(value)
-        interval = (math.nan, math.nan)
-        if flat or (by_likelihood and self.means.size <= MAX_PROFILED):
+        searched = flat or (by_likelihood and self.means.size <= MAX_PROFILED)
+        if searched:
             interval, reason = self._profile(measure, scale, value)
-        if math.isnan(interval[0]) and not flat:
+        if not flat and (reason or not searched):
             link, reason, interval = scale.name, "", scale.interval(value, se, alpha)
         return Estimate(
             name, of, value, se, interval, 1 - alpha, link, link_se, about.accounts_for, reason,
@@ -282,9 +289,9 @@ class SaturatedTable:
 
         lower, upper = end(scale.low, -1.0), end(scale.high, 1.0)
         if lower is None or upper is None:
-            return (math.nan, math.nan), (
+            return (scale.low, scale.high), (
                 "the estimate is at an end of its range or has no slope there, and the interval by "
-                "likelihood could not be found"
+                "likelihood could not be found, so that it is the whole range"
             )
         return (min(lower, value), max(upper, value)), ""
 
@@ -312,9 +319,11 @@ def estimate(
     by_likelihood: bool = False,
 ) -> Estimate:
     """A measure of the saturated table, or the reason why it has none."""
+    if reason := about.one_level():
+        return about.undefined(name, of, reason)
     table = SaturatedTable.or_reason(about)
     if isinstance(table, str):
-        return about.undefined(name, of, table)
+        return about.left_open(name, of, table, scale.low, scale.high)
     constant = f"{about.row} or {about.column} does not vary where records can be compared"
     return table.estimate(name, of, measure, scale, empty or constant, by_likelihood=by_likelihood)
 

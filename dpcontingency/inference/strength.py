@@ -162,7 +162,7 @@ def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
         return about.undefined(name, about.in_words, reason)
     of = Contingency.of(about)
     if of.df == 0:
-        return about.undefined(name, about.in_words, NO_RECORDS)
+        return about.left_open(name, about.in_words, NO_RECORDS, 0.0, most(of_square, about))
     value, lower, upper = with_interval(of, of_square, about.alpha)
     return Estimate(
         name, about.in_words, value, _standard_error(about, of, of_square, value),
@@ -172,11 +172,19 @@ def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
     )  # fmt: skip
 
 
+def most(of_square: Measure, about: TwoFactors) -> float:
+    """The largest value of a measure of a table of this shape."""
+    rows, columns = about.shape[1:]
+    return of_square(Contingency(0.0, 0.0, 0.0, 0, math.inf, rows, columns), math.inf)
+
+
 def explained(about: TwoFactors, name: str, entropies: Entropies, scale: Scale) -> Estimate:
     """A share of entropy, with the interval of its noncentrality where that is the wider one."""
+    if reason := about.one_level():
+        return about.undefined(name, about.in_words, reason)
     table = SaturatedTable.or_reason(about)
     if isinstance(table, str):
-        return about.undefined(name, about.in_words, table)
+        return about.left_open(name, about.in_words, table)
 
     def share_of(m: npt.NDArray[Any]) -> npt.NDArray[Any]:
         shared, whole = entropies(m)

@@ -81,13 +81,13 @@ def face_notes(results: Sequence[Any]) -> list[str]:
 
 
 FORMATS: dict[str, Callable[[float], str]] = {
-    "aic": "{:.2f}".format,
-    "bic": "{:.2f}".format,
-    "lr": "{:.3f}".format,
-    "df": "{:.0f}".format,
+    "aic": "{:z.2f}".format,
+    "bic": "{:z.2f}".format,
+    "lr": "{:z.3f}".format,
+    "df": "{:z.0f}".format,
     "pvalue": pvalue_text,
-    "lr_diff": "{:.3f}".format,
-    "df_diff": "{:.0f}".format,
+    "lr_diff": "{:z.3f}".format,
+    "df_diff": "{:z.0f}".format,
     "pvalue_diff": pvalue_text,
 }
 SHORT = "{:.5g}".format

@@ -109,7 +109,7 @@ class TestResult:
         """The test as a small text table."""
         lines = [("Test", self.name), ("Null", self.null), ("Method", self.method)]
         if not math.isnan(self.statistic):
-            lines += [("Statistic", f"{self.statistic:.4f}"), ("Df", str(self.df))]
+            lines += [("Statistic", f"{self.statistic:z.4f}"), ("Df", str(self.df))]
         if self.reason:
             lines.append((self.reason_label, self.reason))
         else:

@@ -220,6 +220,6 @@ def _in_words(departure: Departure) -> list[str]:
     i, j = np.unravel_index(np.abs(residuals).argmax(), residuals.shape)
     return [
         f"Heights are Pearson residuals from {departure.model}, which allow for the noise.",
-        f"Beyond 2: {far:,} of {residuals.size:,} cells; the largest is {residuals[i, j]:.2f}, at "
+        f"Beyond 2: {far:,} of {residuals.size:,} cells; the largest is {residuals[i, j]:z.2f}, at "
         f"{departure.rows[i]} and {departure.columns[j]}.",
     ]

@@ -96,7 +96,7 @@ def _test(test: TestResult, count: int) -> Section:
         if naive is not None:
             facts.append(Fact("naive", "If the noise were ignored", naive_in_words(naive)))
         row = [
-            number(test.statistic, f"{test.statistic:.4f}"),
+            number(test.statistic, f"{test.statistic:z.4f}"),
             number(test.df, str(test.df)),
             number(test.pvalue, pvalue_text(test.pvalue)),
         ]
@@ -231,7 +231,7 @@ def _facts(fit: LogLinearResults) -> Iterator[Fact]:
     yield Fact("method", "Method", method_text(fit))
     yield Fact("coding", "Coding", _coding(fit.model.coding), fit.model.coding)
     yield Fact("records", "Records", total_text(release), fit.n_total)
-    yield Fact("llf", "Log-likelihood", f"{fit.llf:.3f}", fit.llf)
+    yield Fact("llf", "Log-likelihood", f"{fit.llf:z.3f}", fit.llf)
     aic, bic = criteria(fit)
     yield Fact("aic", "AIC", aic.text, aic.value)
     yield Fact("bic", "BIC, with log n", bic.text, bic.value)

@@ -27,7 +27,7 @@ def criteria(fit: LogLinearResults, compared: Any = None) -> tuple[Cell, Cell]:
     if not fit.maximises_likelihood:
         return (Cell(NO_MAXIMUM, None),) * 2
     row = fit if compared is None else compared.table.loc[fit.generating_class]
-    return number(row.aic, f"{row.aic:.2f}"), number(row.bic, f"{row.bic:.2f}")
+    return number(row.aic, f"{row.aic:z.2f}"), number(row.bic, f"{row.bic:z.2f}")
 
 
 def gof_table(fit: LogLinearResults) -> Table:
@@ -203,9 +203,9 @@ def residuals_table(fit: LogLinearResults) -> Table | None:
         rows.append(
             [
                 *(label(label_text(level)) for level in levels),
-                number(noisy[position], f"{noisy[position]:,.1f}"),
-                number(fitted[position], f"{fitted[position]:,.1f}"),
-                number(residuals.iloc[position], f"{residuals.iloc[position]:.2f}"),
+                number(noisy[position], f"{noisy[position]:z,.1f}"),
+                number(fitted[position], f"{fitted[position]:z,.1f}"),
+                number(residuals.iloc[position], f"{residuals.iloc[position]:z.2f}"),
             ]
         )
     names = fit.model.release.domain.names

@@ -312,22 +312,19 @@ def _draw_row(ax: Axes, k: int, row: Row, view: tuple[float, float], scale: Any)
         settings = {"color": INK, "linestyle": "", "clip_on": False, "zorder": 4}
         ax.plot(scale(x), k, marker=marker, markersize=size, gid=gid, **{**settings, **look})
 
-    if math.isnan(row.estimate):
-        put(0.0, "x", f"open-{k}")
-        return
     finite = math.isfinite(row.estimate)
-    lower, upper = (
-        row.estimate if math.isnan(end) and not finite else end for end in (row.lower, row.upper)
-    )
-    inside = np.clip([lower, upper], *view)
-    if not (math.isnan(lower) or math.isnan(upper)):
+    inside = np.clip([row.lower, row.upper], *view)
+    if not np.isnan(inside).any():
         if finite or inside[0] < inside[1]:
             ax.plot(scale(inside), [k, k], color=INK, linewidth=1.2, gid=f"total-{k}")
-        for end, at, marker in zip((lower, upper), inside, "<>", strict=True):
-            if end != at and (finite or end != row.estimate):
+        for end, at, marker in zip((row.lower, row.upper), inside, "<>", strict=True):
+            if end != at and end != row.estimate:
                 put(at, marker, f"goes-on-{k}", 5)
             elif math.isfinite(end):
                 put(at, "|", f"end-{k}", 5)
+    if math.isnan(row.estimate):
+        put(0.0, "x", f"open-{k}")
+        return
     if not finite:
         put(view[row.estimate > 0], ">" if row.estimate > 0 else "<", f"infinite-{k}", 8)
         return

@@ -300,7 +300,7 @@ def _ring(ax: Axes, panel: Panel, centre: tuple[float, float], at: tuple[int, in
 
 def _number(value: float) -> str:
     """A released cell."""
-    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1e5 else f"{value:,.1f}"
+    return f"{value:z,.0f}" if float(value).is_integer() or abs(value) >= 1e5 else f"{value:z,.1f}"
 
 
 def _in_words(panel: Panel) -> str:

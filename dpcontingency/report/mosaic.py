@@ -208,7 +208,7 @@ class _Mosaic:
             where = ", ".join(f"{name} = {label_text(texts[k])}" for name, texts, k in levels)
             said.append(
                 f"Pearson residuals beyond {STEPS[-1]:g}: {far:,}; the largest is "
-                f"{self.residuals[cell]:.2f}, at {where}."
+                f"{self.residuals[cell]:z.2f}, at {where}."
             )
         return said
 

@@ -47,7 +47,7 @@ def fixed(value: float, digits: int) -> str:
     >>> fixed(-1234.567, 1), fixed(-0.001, 1)
     ('-1,234.6', '0.0')
     """
-    return f"{value:,.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"
+    return f"{value:z,.{digits}f}"
 
 
 def ratio(value: float) -> str:

@@ -231,9 +231,9 @@ def associations_table(overview: AssociationOverview) -> Table:
             [
                 label(line["row"]),
                 label(line["column"]),
-                number(line["estimate"], f"{line['estimate']:.3f}") if known else BLANK,
-                span(ends, [f"{end:.3f}" for end in ends]) if known else BLANK,
-                number(line["statistic"], f"{line['statistic']:.3f}") if tested else BLANK,
+                number(line["estimate"], f"{line['estimate']:z.3f}") if known else BLANK,
+                span(ends, [f"{end:z.3f}" for end in ends]) if known else BLANK,
+                number(line["statistic"], f"{line['statistic']:z.3f}") if tested else BLANK,
                 number(line["df"], str(line["df"])) if tested else BLANK,
                 number(line["pvalue"], pvalue_text(line["pvalue"])) if tested else BLANK,
                 Cell("" if known and tested else "see below", line["reason"]),

@@ -28,6 +28,8 @@ RISKS = pd.read_csv(Path(__file__).parent / "reference" / "risks.csv")
 DOSE = [[30, 10], [22, 18], [12, 28]]
 SPARSE = [[10, 3, 1], [4, 8, 0], [0, 2, 9]]
 
+SIGNED = ("phi", "gamma", "tau_b", "somers_column", "risk_difference")
+RATIOS = ("odds_ratio", "relative_risk")
 ALL = {
     "phi": dpc.phi,
     "cramers_v": dpc.cramers_v,
@@ -485,6 +487,7 @@ def test_one_level_is_a_reason_and_no_nan_unexplained(name):
     assert "single level" in found.reason
     assert "undefined, because S has a single level" in repr(found)
     assert "Undefined:" in found.summary()
+    assert np.isnan(found.interval).all()
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
@@ -493,6 +496,38 @@ def test_records_in_one_level_are_a_reason(name, counts):
     found = ALL[name](exact(counts), "R", "S")
     assert math.isnan(found.estimate)
     assert found.reason
+    most = math.sqrt(0.5) if name == "contingency" else math.inf if name in RATIOS else 1.0
+    assert found.interval == pytest.approx((-1.0 if name in SIGNED else 0.0, most))
+    assert "left open (" in repr(found)
+    assert "because" in repr(found)
+    assert found.reason in found.summary()
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_an_impossible_level_leaves_nothing_to_estimate(name):
+    domain = Domain({"R": ["a", "b"], "S": ["u", "v"]}, structural_zeros=[{"R": "b"}])
+    found = ALL[name](Release.exact([[5, 5], [0, 0]], domain), "R", "S")
+    assert "undefined, because R has a single level that is possible" in repr(found)
+    assert np.isnan([found.estimate, *found.interval]).all()
+
+
+def test_an_odds_ratio_of_which_nothing_is_known_may_be_anything():
+    """CASES D13: n = 300 in 2x2x2 cells under noise of standard deviation 500."""
+    rng = np.random.default_rng(13)
+    domain = Domain({name: ["a", "b"] for name in "ABC"})
+    open_ = 0
+    for _ in range(10):
+        counts = rng.multinomial(300, np.full(8, 1 / 8)).reshape(2, 2, 2)
+        values = counts + rng.normal(0, 500, (2, 2, 2))
+        release = Release.from_noisy_table(values, domain, sigma=500.0, n_total=300)
+        for pair in ("AB", "AC", "BC"):
+            found = dpc.odds_ratio(release, *pair)
+            assert not np.isnan(found.interval).any()
+            if math.isnan(found.estimate):
+                assert found.reason
+                assert found.interval == (0, math.inf)
+                open_ += 1
+    assert open_ > 10
 
 
 def test_an_empty_level_is_left_out():

@@ -308,7 +308,7 @@ def test_no_huge_standard_error_is_printed_as_one_of_an_estimate(k, n, order):
         assert not (result.bse > 20).any()
         for name in result.existence.open:
             assert np.isnan(result.params[name])
-            assert np.isnan(result.conf_int().loc[name]).all()
+            assert result.conf_int().loc[name].tolist() == [-np.inf, np.inf]
         finite = np.sqrt(np.diag(result._fit.covariance)) > 5
         open_ = finite & result._fit.at_infinity & (result._fit.direction == 0)
         for j in np.flatnonzero(open_)[:1]:  # the likelihood says no more of it
@@ -328,11 +328,13 @@ def test_what_is_left_open_is_named_wherever_it_is_printed(tmp_path):
         assert "tells next to nothing of these parameters" in fit.existence.reason
         assert f"{name} open not estimable" in " ".join(str(fit.summary()).split())
         ratio = fit.odds_ratios().iloc[0]
-        assert np.isnan(ratio[["odds_ratio", "se", "lower", "upper"]].astype(float)).all()
+        assert np.isnan(ratio[["odds_ratio", "se"]].astype(float)).all()
+        assert ratio[["lower", "upper"]].tolist() == [0, np.inf]
         assert ratio["reason"] == "the release tells next to nothing of it"
     found = odds_ratio(release, "A", "B")
     assert np.isnan(found.estimate)
     assert found.reason.endswith("tells next to nothing of it")
+    assert found.interval == (0, np.inf)
     assert odds_ratio(release, "A", "B", method="profile").interval == (0, np.inf)
 
 

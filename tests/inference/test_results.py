@@ -309,7 +309,9 @@ def test_a_cell_at_zero_has_a_value_and_a_reason_and_the_others_intervals():
     frame = fit(exact(ZERO), "[A B]").get_prediction().summary_frame()
     lost = frame["mean"] < 1e-6
     assert lost.tolist() == [False, True, False, False]
-    assert frame["mean_ci_lower"].isna().tolist() == lost.tolist()
+    ends = frame[["mean_ci_lower", "mean_ci_upper"]].to_numpy()
+    assert ends[lost].tolist() == [[0, np.inf]]
+    assert np.isfinite(ends[~lost]).all()
     assert (frame["reason"] != "").tolist() == lost.tolist()
     p = ZERO[~(ZERO == 0)] / 608
     np.testing.assert_allclose(frame["mean_se"][~lost], np.sqrt(608 * p * (1 - p)), rtol=1e-6)
@@ -539,6 +541,28 @@ def test_a_ratio_without_standard_error_has_a_reason():
     lost = fit(exact(np.array([[0, 5], [0, 3]])), "[A B]").odds_ratios().iloc[0]
     assert np.isnan(lost["odds_ratio"])
     assert "at 0" in lost["reason"]
+
+
+def test_only_what_is_undefined_by_definition_has_no_interval():
+    """CASES D13: what the data leave open may be anything, and has its whole range."""
+    empty_row = exact(np.array([[0, 0], [8, 5]]))
+    lost = fit(empty_row, "[A B]")
+    ratio = lost.odds_ratios().iloc[0]
+    assert ratio[["lower", "upper"]].tolist() == [0, np.inf]
+    assert (lost.conf_int()[lost.params.isna()] == [-np.inf, np.inf]).all(axis=None)
+    shares = fit(empty_row, "[A B]").get_prediction("conditional", "A").summary_frame()
+    nothing = shares.loc[[(0, 0), (0, 1)]]
+    assert nothing["mean"].isna().all()
+    assert (nothing[["mean_ci_lower", "mean_ci_upper"]] == [0, 1]).all(axis=None)
+    infinite = fit(exact(ZERO), "[A B]").odds_ratios(profile=False).iloc[0]
+    assert infinite[["odds_ratio", "lower", "upper"]].tolist() == [np.inf, 0, np.inf]
+
+    hole = Domain({"A": [0, 1], "B": [0, 1]}, structural_zeros=[{"A": 0}])
+    impossible = fit(Release.exact([[0, 0], [8, 5]], hole), "[B]")
+    shares = impossible.get_prediction("conditional", "A").summary_frame()
+    ends = shares[["mean_ci_lower", "mean_ci_upper"]]
+    assert ends.loc[[(0, 0), (0, 1)]].isna().all(axis=None)
+    assert (shares.loc[[(0, 0), (0, 1)], "reason"] == "structural zero").all()
 
 
 def test_noise_that_excludes_nothing_leaves_both_ends_of_a_ratio_open():

@@ -115,6 +115,7 @@ def test_what_cannot_be_told_has_a_cross():
     for k in open_:
         assert lines(ax)[f"open-{k}"].get_xdata() == [0.0]
         assert texts(ax)[k] == "not estimable"
+        assert ends(ax, f"total-{k}") == pytest.approx(ax.get_xlim())
     assert "no estimate" in [text.get_text() for text in ax.get_legend().get_texts()]
 
 
