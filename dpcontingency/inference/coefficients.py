@@ -147,9 +147,11 @@ class CoefficientResults(HeldResults):
             ends = np.array([[row.lower, row.upper] for row in rows])
             return pd.DataFrame(ends.reshape(-1, 2), index=self.params.index[chosen])
         half = stats.norm.isf(alpha / 2) * self.bse
-        ends = pd.DataFrame({0: self.params - half, 1: self.params + half})
-        ends[self._fit.at_infinity] = -np.inf, np.inf
-        return ends.iloc[chosen]
+        lower, upper = (
+            (self.params + sign * half).mask(self._fit.at_infinity, sign * np.inf)
+            for sign in (-1, 1)
+        )
+        return pd.DataFrame({0: lower, 1: upper}).iloc[chosen]
 
     def coefficients(
         self, alpha: float = 0.05, cols: Any = None, *, refit: bool | None = None

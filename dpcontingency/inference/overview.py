@@ -98,7 +98,8 @@ def association_overview(
         A row a pair: ``row`` and ``column``, two factors; ``estimate``, ``lower`` and ``upper`` of
         Cramer's V, corrected for the noise; ``statistic``, ``df`` and ``pvalue`` of the noise-aware
         score test of independence, by the upper tail of chi-square; ``reason`` why a number is nan,
-        else empty. The interval of a pair of which the data tell nothing is 0 to 1. Its ``notes`` say that no p-value is adjusted for the number of pairs.
+        else empty. The interval of a pair of which the data tell nothing is 0 to 1. Its ``notes``
+        say that no p-value is adjusted for the number of pairs.
 
     Raises
     ------

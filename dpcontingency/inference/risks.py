@@ -57,7 +57,8 @@ def odds_ratio(
     Estimate
         Of the odds of the first row level rather than the second, at the first column level
         relative to the second. 0 and infinity are estimates, with one finite end by profile
-        likelihood; where the data tell nothing the interval is 0 to infinity. ``link_se`` is the standard error of the logarithm.
+        likelihood; where the data tell nothing the interval is 0 to infinity. ``link_se`` is the
+        standard error of the logarithm.
 
     Raises
     ------
@@ -218,7 +219,7 @@ def _odds_estimate(
     # An interval by the likelihood says by its ends what is left open.
     is_open = (lambda _: False) if method == "profile" else fit._is_open
     found = log_odds_ratio(fit._cells, four, is_open)
-    if not about.domain.possible().ravel()[four].all(axis=1).any():
+    if not about.possible.ravel()[four].all(axis=1).any():
         return about.undefined(name, of, "one of its cells is impossible wherever it is compared")
     if math.isnan(found.value):
         return about.left_open(
@@ -276,7 +277,7 @@ def _compare_risks(
     groups = table.means.sum(axis=2)
     alive = groups.sum(axis=1) > 0
     where = " in some combination of the given factors" if about.given else ""
-    possible = about.domain.possible().reshape(about.shape).any(axis=2)
+    possible = np.asarray(about.possible.any(axis=2))
     if not possible[possible.any(axis=1)][:, [one, other]].all():
         return about.undefined(name, of, f"one of the two rows is impossible{where}")
     if not groups[alive][:, [one, other]].all() or not alive.any():

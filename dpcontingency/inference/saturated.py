@@ -106,6 +106,11 @@ class TwoFactors:
         return math.prod(given), rows, columns
 
     @property
+    def possible(self) -> npt.NDArray[np.bool_]:
+        """Which cells can hold records, of the shape `shape`."""
+        return np.asarray(self.domain.possible().reshape(self.shape))
+
+    @property
     def accounts_for(self) -> tuple[str, ...]:
         """The sources of variation."""
         return ("sampling",) if self.margin.noise.is_exact else ("sampling", "noise")
@@ -127,9 +132,8 @@ class TwoFactors:
 
     def one_level(self) -> str:
         """Why a table with a factor of one level has no association; empty where it has two."""
-        possible = self.domain.possible().reshape(self.shape)
         for name, axis in ((self.row, 1), (self.column, 2)):
-            if possible.any(axis=(0, 3 - axis)).sum() < 2:
+            if self.possible.any(axis=(0, 3 - axis)).sum() < 2:
                 only = "a single level" + " that is possible" * (self.shape[axis] > 1)
                 return f"{name} has {only}, so it is associated with nothing"
         return ""

@@ -318,7 +318,7 @@ def _draw_row(ax: Axes, k: int, row: Row, view: tuple[float, float], scale: Any)
         if finite or inside[0] < inside[1]:
             ax.plot(scale(inside), [k, k], color=INK, linewidth=1.2, gid=f"total-{k}")
         for end, at, marker in zip((row.lower, row.upper), inside, "<>", strict=True):
-            if end != at and end != row.estimate:
+            if end not in (at, row.estimate):
                 put(at, marker, f"goes-on-{k}", 5)
             elif math.isfinite(end):
                 put(at, "|", f"end-{k}", 5)
