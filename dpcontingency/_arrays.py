@@ -33,6 +33,19 @@ def unlabelled_array(values: Any) -> npt.NDArray[Any]:
     return np.asarray(values)
 
 
+def without_nan(values: npt.NDArray[Any], possible: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Numbers of a table, 0 in an impossible cell that holds NaN: nothing is said of it.
+
+    Examples
+    --------
+    >>> without_nan(np.array([1.0, np.nan, np.nan]), np.array([True, False, True]))
+    array([ 1.,  0., nan])
+    """
+    if values.dtype.kind != "f" or values.shape != possible.shape:
+        return values
+    return np.where(~possible & np.isnan(values), 0.0, values)
+
+
 def read_only(values: npt.NDArray[T]) -> npt.NDArray[T]:
     """The same cells as an array that nobody can make writable, as a mere flag could be undone.
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency import _yaml
-from dpcontingency._arrays import unlabelled_array
+from dpcontingency._arrays import unlabelled_array, without_nan
 from dpcontingency._declared import checked_levels, checked_scores, with_bins
 from dpcontingency._labels import Label, label_text
 from dpcontingency._records import distinct_values
@@ -24,7 +24,7 @@ from dpcontingency.bins import Bins
 from dpcontingency.errors import DomainError, ObservedDomainWarning, did_you_mean, shown
 from dpcontingency.privacy.stamp import OBSERVED
 
-__all__ = ["Domain", "Label", "label_text", "unlabelled_array"]
+__all__ = ["Domain", "Label", "label_text", "unlabelled_array", "without_nan"]
 
 MAX_MASK = 2**28  # bytes of a mask of impossible cells
 MAX_SIZE = 4000  # digits of the number of cells; Python writes no number of more than 4,300

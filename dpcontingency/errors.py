@@ -62,6 +62,10 @@ class PrecisionWarning(DPContingencyWarning):
     """Numbers arrived with fewer digits than counts need."""
 
 
+class PlausibilityWarning(DPContingencyWarning):
+    """Numbers made elsewhere are hardly what they are said to be."""
+
+
 class ObservedDomainWarning(DPContingencyWarning):
     """A domain was read off the records, so that its levels are not private."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency._arrays import read_only
-from dpcontingency.domain import MAX_AXES, Domain, unlabelled_array
+from dpcontingency.domain import MAX_AXES, Domain, unlabelled_array, without_nan
 from dpcontingency.errors import ConfidentialityError, DomainError, RecordsError
 
 MAX_CELLS = 2**27  # a gigabyte of counts, and as much again for each array beside them
@@ -75,6 +75,11 @@ class ContingencyTable:
                 f"The counts must have the domain's shape {domain.shape}; got {values.shape}. "
                 f"Axes are {', '.join(domain.names)}, in this order."
             )
+        if np.isnan(values[~domain.possible()]).any() if values.dtype.kind == "f" else False:
+            # Whole numbers beside the NaN of an impossible cell came as floats for its sake alone.
+            filled = without_nan(values, domain.possible())
+            whole = bool((np.rint(filled) == filled).all() and (np.abs(filled) <= MAX_COUNT).all())
+            values = filled.astype(np.int64) if whole else filled
         if values.dtype.kind not in "iu":
             raise RecordsError(
                 f"Counts are integers; got an array of {values.dtype}. Convert it yourself (for "

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency._language import argument
+from dpcontingency.domain import without_nan
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.loglinear import LogLinearModel
@@ -404,6 +405,7 @@ def _probabilities(release: AnyRelease, probabilities: Any) -> Array:
         raise ModelError(
             f"The probabilities have the shape {possible.shape} of the table; got {p.shape}."
         )
+    p = without_nan(p, possible)
     if not (np.isfinite(p).all() and (p[possible] > 0).all() and (p[~possible] == 0).all()):
         raise ModelError(
             "Each probability is positive, and 0 in structural zeros alone. Declare a cell that "

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpcontingency.domain import Domain
+from dpcontingency.domain import Domain, without_nan
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.fits import inverse_information
 from dpcontingency.inference.formula import generating_class
@@ -76,9 +76,14 @@ def joint_or_margins(
     >>> frame[["joint", "margins"]].median().round(3).tolist()
     [0.053, 0.035]
     """
-    p = np.ones(domain.shape) if probabilities is None else np.asarray(probabilities, np.float64)
-    if p.shape != domain.shape or not (np.isfinite(p).all() and (p > 0).all()):
-        raise ModelError(f"The probabilities are positive and of the shape {domain.shape}.")
+    possible = domain.possible()
+    p = possible if probabilities is None else probabilities
+    p = without_nan(np.asarray(p, dtype=np.float64), possible)
+    if p.shape != domain.shape or not (np.isfinite(p).all() and ((p > 0) == possible).all()):
+        raise ModelError(
+            "The probabilities are positive, 0 in structural zeros, and of the shape "
+            f"{domain.shape}."
+        )
     if not n > 0:
         raise ModelError(f"n is a number of records, above 0; got {n}.")
     expected = n * p / p.sum()
@@ -96,7 +101,9 @@ def joint_or_margins(
     margins = MarginRelease(plan, parts, int(n) if public else None, "simulated", {})
     of_joint = LogLinearModel(joint, generators, coding=coding)
     of_margins = LogLinearModel(margins, generators, coding=coding)
-    exact = LogLinearModel(Release.exact(expected, domain), generators, coding=coding)
+    # Not by Release.exact, which takes fractions that add up to 100 for percentages.
+    free = Release.from_noisy_table(expected, domain, sigma=0, n_total=n)
+    exact = LogLinearModel(free, generators, coding=coding)
     frame = pd.DataFrame(
         {
             "no_noise": _standard_errors(exact, expected.ravel()).reindex(of_joint.exog_names),

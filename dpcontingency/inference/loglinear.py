@@ -13,6 +13,7 @@ import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
 from dpcontingency._language import argument, phrase
+from dpcontingency.domain import Domain
 from dpcontingency.errors import (
     ConvergenceWarning,
     ExistenceWarning,
@@ -188,7 +189,7 @@ class LogLinearModel(LikelihoodModel):
                 f"An offset has a number for each of the {release.domain.size:,} cells, which are "
                 "too many here. Take fewer factors, by release.collapse(...)."
             )
-        self.offset = _checked_offset(offset, release.domain.shape)
+        self.offset = _checked_offset(offset, release.domain)
         known = 0.0 if self.offset is None else self.offset.ravel()
         self._offset = np.where(self._possible, known, -np.inf)
         super().__init__(self.cells.noisy)
@@ -614,10 +615,13 @@ def _numbers(values: npt.ArrayLike, what: str) -> Array:
         raise ModelError(f"{what} are numbers; got {shown(values)}.") from None
 
 
-def _checked_offset(offset: npt.ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
+def _checked_offset(offset: npt.ArrayLike | None, domain: Domain) -> Array | None:
+    """The offset, 0 in impossible cells whatever it is there: the log of an exposure of 0, say."""
     if offset is None:
         return None
-    values = _numbers(offset, "The values of the offset")
+    shape, values = domain.shape, _numbers(offset, "The values of the offset")
+    if values.shape == shape:
+        values = np.where(domain.possible(), values, 0.0)
     if values.shape != shape or not np.isfinite(values).all():
         raise ModelError(
             f"The offset is finite and of the shape {shape} of the table; got an array of shape "

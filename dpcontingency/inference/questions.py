@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency._language import argument
-from dpcontingency.domain import Domain
+from dpcontingency.domain import Domain, without_nan
 from dpcontingency.errors import ModelError, shown
 from dpcontingency.inference import nulls
 from dpcontingency.inference.formula import generating_class
@@ -238,6 +238,7 @@ def probabilities_of(domain: Domain, values: npt.ArrayLike, name: str) -> Array:
             f"The {name} is an array of cell probabilities of shape {domain.shape}; got shape "
             f"{array.shape}."
         )
+    array = without_nan(array, domain.possible())
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise ModelError(f"The {name} holds probabilities, at least 0; some cell is not.")
     if abs(float(array.sum()) - 1) > SUM_SLACK:

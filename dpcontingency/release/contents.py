@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, get_args
@@ -12,11 +13,12 @@ import numpy.typing as npt
 
 from dpcontingency._arrays import read_only
 from dpcontingency.domain import Domain
-from dpcontingency.errors import ReleaseError
+from dpcontingency.errors import PlausibilityWarning, ReleaseError
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.neighbours import ADD_REMOVE, RELATIONS
 from dpcontingency.release.mechanisms import Mechanism, mechanism_from_dict
 from dpcontingency.release.noise import Noise, noise_from_dict
+from dpcontingency.release.plausible import REFUSED, WARNED, limit
 from dpcontingency.release.reading import is_words, read_back
 from dpcontingency.release.sampler import GAUSSIAN
 from dpcontingency.release.sensitivity import l2_sensitivity
@@ -167,10 +169,7 @@ class ReleaseContents:
             raise ReleaseError("its totals are negative")
         if self.noise.strata not in ((axes,) if confined else (None, axes)):
             raise ReleaseError("its noise is not confined to the strata of its totals")
-        # The total of a table that others noised may be known from elsewhere, and is nobody's
-        # claim about this table before it is used.
-        if self.origin != "third-party" or self.noise.strata is not None:
-            self._check_sums()
+        self._check_sums()
         if confined:
             gap, rounding = self._gap(self.estimate)
             # A target table or a basis may be orthonormal to fewer digits.
@@ -179,16 +178,33 @@ class ReleaseContents:
 
     def _check_sums(self) -> None:
         """Refuse public totals that no noise of this law makes of the noisy cells."""
-        spread = np.zeros(())
+        # What is made here was drawn, and paid for, whatever came; of others' tables a total that
+        # is hardly theirs is refused.
+        if text := self._far_off(REFUSED if self.origin == "third-party" else self.noise.reach):
+            raise ReleaseError(text)
+
+    def warn_of_totals(self) -> None:
+        """Warn of public totals that noise of this law hardly makes of the noisy cells."""
+        if self.origin == "third-party" and (text := self._far_off(WARNED)):
+            warnings.warn(text, PlausibilityWarning, stacklevel=3)
+
+    def _far_off(self, single: float) -> str:
+        """What is said of totals that are too many standard deviations away; else empty."""
+        if self.totals is None:
+            return ""
+        spread = np.zeros(self.totals.shape)
         if self.noise.strata is None:
             spread = np.sqrt(self._sums(self.noise.variances))
         gap, rounding = self._gap(self.noisy)
-        if (gap > self.noise.reach * spread + rounding).any():
-            raise ReleaseError(
-                f"The noisy cells add up to a total that is {np.max(gap):.6g} away from the public "
-                f"one, which noise of standard deviation {np.min(spread):.3g} cannot be. Check "
-                "n_total and sigma."
-            )
+        beyond = gap - np.maximum(limit(single, spread.size) * spread, rounding)
+        if not (beyond >= 0).any():
+            return ""
+        worst = int(beyond.argmax())
+        return (
+            f"The noisy cells add up to a total that is {gap.flat[worst]:.6g} away from the public "
+            f"one, which noise of standard deviation {spread.flat[worst]:.3g} hardly makes. Check "
+            "n_total and sigma."
+        )
 
     def _gap(self, table: Array) -> tuple[Array, Array]:
         """How far a table is from the public totals, and how far rounding can bring it."""
@@ -233,7 +249,9 @@ class ReleaseContents:
             contradicts another.
         """
         names = {*(field.name for field in fields(cls)), "mu"} - {"privacy"}
-        return read_back("release", names, content, cls._read)
+        made = read_back("release", names, content, cls._read)
+        made.warn_of_totals()
+        return made
 
     @classmethod
     def _read(cls, content: Mapping[str, Any]) -> Self:

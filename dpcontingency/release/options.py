@@ -75,8 +75,8 @@ def name_or_array(
         array = PublicArray(np.nan)
     if not array.values.size or not array.values.ndim or not np.isfinite(array.values).all():
         raise PrivacyError(
-            f"The {option} is one of {', '.join(map(repr, names))}, or an array of finite numbers; "
-            f"got a {type(value).__name__}."
+            f"The {option} is one of {', '.join(map(repr, names))}, or an array of finite numbers, "
+            f"0 in structural zeros; got a {type(value).__name__}."
         )
     return array
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpcontingency.domain import Domain, unlabelled_array
+from dpcontingency.domain import Domain, unlabelled_array, without_nan
 from dpcontingency.errors import PrecisionWarning, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
 from dpcontingency.privacy.neighbours import in_words
@@ -22,6 +22,7 @@ from dpcontingency.release import exports, files, integers
 from dpcontingency.release.contents import ReleaseContents
 from dpcontingency.release.integers import IntegerTable
 from dpcontingency.release.noise import GaussianNoise
+from dpcontingency.release.plausible import check_cells, check_shares
 from dpcontingency.release.sensitivity import Neighbours, public_totals_in_words
 
 Array = npt.NDArray[np.float64]
@@ -83,8 +84,8 @@ class Release(ReleaseContents):
         Raises
         ------
         ReleaseError
-            If the shape is not the domain's, a count is negative or not finite, or an impossible
-            cell is not empty.
+            If the shape is not the domain's, a count is negative or not finite, an impossible
+            cell is neither empty nor NaN, or the cells are proportions or percentages.
         """
         values = _as_cells(counts, domain)
         if values[~domain.possible()].any():
@@ -97,6 +98,7 @@ class Release(ReleaseContents):
                 "Exact counts are at least 0, but some cell is negative. If the table is noisy, "
                 "enter it by Release.from_noisy_table with its sigma."
             )
+        check_shares(values[domain.possible()], exact=True)
         return cls(
             domain=domain,
             noisy=values,
@@ -135,6 +137,8 @@ class Release(ReleaseContents):
             Standard deviation of the noise, one number or one a cell.
         n_total : float, optional
             The number of records, if it is known from elsewhere; inference then conditions on it.
+            It is refused where it is 5 standard deviations of the noise or more away from the sum
+            of the cells.
         neighbours : {"replace-one", "add-remove"}, optional
             The neighbour relation of the publisher. With it the loss mu = sensitivity / sigma is
             recorded, rounded up (the smallest sigma where they differ): right for continuous
@@ -144,15 +148,16 @@ class Release(ReleaseContents):
         Raises
         ------
         ReleaseError
-            If a value is not finite, sigma is negative, or the shape is not the domain's.
+            If a value is not finite, sigma is negative, the shape is not the domain's, or the
+            cells are proportions, further below 0 than their noise goes, or too far from their
+            total. From 4 standard deviations there is a `PlausibilityWarning`, and so there is of
+            a table that looks clamped at 0 or like percentages.
         """
-        noisy = _as_cells(values, domain)
+        noisy = _as_cells(values, domain, impossible=True)
         try:
             sd = np.asarray(sigma, dtype=np.float64)
         except (TypeError, ValueError):
             raise ReleaseError(f"sigma is a number or one a cell; got {shown(sigma)}.") from None
-        if not (np.isfinite(sd).all() and (sd >= 0).all()):
-            raise ReleaseError("sigma is a finite standard deviation, at least 0.")
         if n_total is not None and not (isinstance(n_total, Real) and 0 <= n_total < np.inf):
             raise ReleaseError(f"n_total is a number of records, at least 0; got {shown(n_total)}.")
         if sd.shape not in ((), domain.shape):
@@ -162,13 +167,16 @@ class Release(ReleaseContents):
             )
         possible = domain.possible()
         sd = np.where(possible, sd, 0.0)
-        noisy = np.where(possible, noisy, 0.0)
+        if not (np.isfinite(sd).all() and (sd >= 0).all()):
+            raise ReleaseError("sigma is a finite standard deviation, at least 0.")
+        check_shares(noisy[possible], exact=not sd.any(), n_total=n_total)
+        check_cells(noisy[possible], sd[possible])
         privacy = None
         if neighbours is not None:
             sensitivity = Fraction(Neighbours(domain, neighbours).l2_sensitivity)
             smallest = float(sd[possible].min())
             privacy = GDP(float_up(sensitivity / Fraction(smallest))) if smallest > 0 else None
-        return cls(
+        made = cls(
             domain=domain,
             noisy=noisy,
             noise=GaussianNoise(sd**2, None),
@@ -182,6 +190,8 @@ class Release(ReleaseContents):
             origin="third-party",
             provenance={"source": "noisy table made elsewhere"},
         )
+        made.warn_of_totals()
+        return made
 
     # -- what it says --------------------------------------------------------------------------
 
@@ -284,7 +294,6 @@ class Release(ReleaseContents):
         if self.totals is None or law.strata is not None:
             return self
         axes = tuple(self.domain.axis(name) for name in self.strata)
-        self._check_sums()
         noisy, noise = law.condition(self.noisy, self.totals, axes)
         return replace(self, noisy=noisy, noise=noise)
 
@@ -442,8 +451,11 @@ def load_release(path: str | Path) -> Release:
         raise ReleaseError(f"{path}: {error}") from None
 
 
-def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
-    """A float64 copy of cell values, checked against the domain."""
+def _as_cells(values: npt.ArrayLike, domain: Domain, *, impossible: bool = False) -> Array:
+    """A float64 copy of cell values, checked against the domain.
+
+    An impossible cell that holds no number, or with ``impossible`` whatever it holds, is 0.
+    """
     if not isinstance(domain, Domain):
         raise ReleaseError(f"The domain of a table is a Domain; got {type(domain).__name__}.")
     given = unlabelled_array(values)
@@ -459,7 +471,10 @@ def _as_cells(values: npt.ArrayLike, domain: Domain) -> Array:
         )
     if given.dtype.kind not in "iuf":
         raise ReleaseError(f"Cell values must be numbers; got an array of {given.dtype}.")
-    cells = given.astype(np.float64)
+    possible = domain.possible()
+    cells = without_nan(given.astype(np.float64), possible)
+    if impossible:
+        cells = np.where(possible, cells, 0.0)
     if not np.isfinite(cells).all():
         raise ReleaseError(
             "Some cell is NaN or infinite. Every declared cell needs a value: a cell nobody is in "
