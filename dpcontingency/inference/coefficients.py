@@ -179,9 +179,9 @@ class CoefficientResults(HeldResults):
             that the coefficient is 0, all others fitted anew, and the interval that of
             ``conf_int(method="score")``; or ``"profile"``, the same from the likelihood, for
             estimates at infinity, fits with a penalty, and where the score test rejects the
-            estimate itself. It is empty, and the others nan, where the model was not refitted or
-            the coefficient is left open. An interval holds 0 if and only if the p-value is at
-            least ``alpha``.
+            estimate itself. It is empty, and the others nan, where the model was not refitted; of
+            a coefficient that is left open, too, but that its interval is -inf to inf. Where there
+            is a p-value the interval holds 0 if and only if it is at least ``alpha``.
 
         Raises
         ------
@@ -215,6 +215,7 @@ class CoefficientResults(HeldResults):
         tests = np.column_stack([self.tvalues, self.pvalues, self.conf_int(alpha)])
         methods = np.where(wide | self.params.isna(), "", "wald").astype(object)
         tests[wide] = np.nan
+        tests[self.params.isna(), 2:] = -np.inf, np.inf  # of what is left open nothing is known
         for j in chosen[wide[chosen]] if refit and self.refit_method else ():
             infinite = self._fit.at_infinity[j]
             held = self._held_at(int(j), alpha, "profile" if infinite else self.refit_method)

@@ -11,7 +11,6 @@ import warnings
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from dpcontingency.errors import PlausibilityWarning, ReleaseError
 
@@ -27,14 +26,15 @@ CLAMPED = 14.0  # minus the log of the chance that clamping is suspected where t
 def limit(single: float, count: int) -> float:
     """How many standard deviations the largest of some numbers may be away, for those of one.
 
-    The chance that any of ``count`` normal numbers is further away is that of a single one.
+    The chance that any of ``count`` normal numbers is further away is no more than that of a single
+    one: the normal tail falls faster than exp(-x^2 / 2).
 
     Examples
     --------
     >>> limit(5.0, 1), round(limit(5.0, 1000), 2)
-    (5.0, 6.22)
+    (5.0, 6.23)
     """
-    return single if count < 2 else float(stats.norm.isf(stats.norm.sf(single) / count))
+    return math.sqrt(single**2 + 2 * math.log(max(count, 1)))
 
 
 def check_shares(values: Array, *, exact: bool, n_total: float | None = None) -> None:
@@ -78,7 +78,7 @@ def check_shares(values: Array, *, exact: bool, n_total: float | None = None) ->
 
 
 def check_cells(noisy: Array, sd: Array) -> None:
-    """Refuse cells so far below 0 that their noise is understated, and warn of clamped ones.
+    """Warn of cells that look clamped at 0.
 
     Parameters
     ----------
@@ -87,25 +87,12 @@ def check_cells(noisy: Array, sd: Array) -> None:
 
     Notes
     -----
-    A count is at least 0, so that a cell below 0 is noise alone. And a cell of a count c up to 3
-    standard deviations s, s at least 1, is below 0 at least 0.1 s times as often as it is 0 after
-    rounding to a whole number: where none of z cells is below 0 although z are 0, chance has
-    had at most a probability of (1 + 0.1 s)^-z to spare the others.
+    A cell of a count c up to 3 standard deviations s, s at least 1, is below 0 at least 0.1 s times
+    as often as it is 0 after rounding to a whole number: where none of z cells is below 0 although
+    z are 0, chance has had at most a probability of (1 + 0.1 s)^-z to spare the others.
     """
-    uncertain = sd > 0
-    noisy, sd = noisy[uncertain], sd[uncertain]
-    lowest = float((-noisy / sd).max(initial=0.0))
-    text = (
-        f"Some cell is {lowest:.3g} standard deviations of its noise below 0, which no count is. "
-        "Check sigma with the publisher."
-    )
-    if lowest >= limit(REFUSED, noisy.size):
-        raise ReleaseError(text)
-    if lowest >= limit(WARNED, noisy.size):
-        _warn(text)
-    zeros = noisy == 0
-    chance = np.log1p(0.1 * sd[zeros & (sd >= 1)]).sum()
-    if not (noisy < 0).any() and chance > CLAMPED:
+    zeros = (noisy == 0) & (sd >= 1)
+    if not (noisy < 0).any() and np.log1p(0.1 * sd[zeros]).sum() > CLAMPED:
         _warn(
             f"No cell is below 0 although {int(zeros.sum()):,} are exactly 0, which noise of this "
             "standard deviation hardly gives: the table looks clamped at 0. Sums and tests of it "

@@ -149,9 +149,13 @@ class Release(ReleaseContents):
         ------
         ReleaseError
             If a value is not finite, sigma is negative, the shape is not the domain's, or the
-            cells are proportions, further below 0 than their noise goes, or too far from their
-            total. From 4 standard deviations there is a `PlausibilityWarning`, and so there is of
-            a table that looks clamped at 0 or like percentages.
+            cells are proportions or too far from their total.
+
+        Warns
+        -----
+        PlausibilityWarning
+            If the total is 4 standard deviations of the noise away, or the table looks clamped at
+            0 or like percentages.
         """
         noisy = _as_cells(values, domain, impossible=True)
         try:

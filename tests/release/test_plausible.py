@@ -103,27 +103,12 @@ def test_a_total_is_warned_of_before_it_is_refused():
 
 def test_totals_of_strata_are_held_to_the_same_chance():
     content = by_noisy(NOISY).to_dict()
-    content |= {"strata": ["A"], "totals": [50, 50 + 36]}
-    with pytest.raises(ReleaseError, match="36 away from the public one"):
+    content |= {"strata": ["A"], "totals": [50, 50 + 37]}  # 5.2 standard deviations
+    with pytest.raises(ReleaseError, match="37 away from the public one"):
         dpc.Release.from_dict(content)
-    content["totals"] = [50, 50 + 30]
-    with pytest.warns(PlausibilityWarning, match="30 away"):
+    content["totals"] = [50, 50 + 32]  # 4.5
+    with pytest.warns(PlausibilityWarning, match="32 away"):
         dpc.Release.from_dict(content)
-
-
-def test_the_limit_allows_for_the_number_of_numbers():
-    rng = np.random.default_rng(3)
-    wide = dpc.Domain({"A": range(20_000)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        dpc.Release.from_noisy_table(rng.normal(0, 10, 20_000), wide, sigma=10.0)
-
-
-def test_a_cell_far_below_0_is_refused():
-    with pytest.raises(ReleaseError, match="6 standard deviations of its noise below 0"):
-        by_noisy([[10, 5], [-60, 100]], sigma=10)
-    with pytest.warns(PlausibilityWarning, match="4.6 standard deviations"):
-        by_noisy([[10, 5], [-46, 100]], sigma=10)
 
 
 def test_a_clamped_table_is_warned_of_and_an_honest_one_is_not():
@@ -158,15 +143,19 @@ def noisy(values):
 
 
 def simulated(values):
-    return dpc.simulate_release(values, HOLE, dpc.GDP(1), np.random.default_rng(1))
+    whole = np.isnan(values).any()
+    counts = values if whole else values.astype(np.int64)
+    if not np.array_equal(counts, values, equal_nan=True):
+        counts = values
+    return dpc.simulate_release(counts, HOLE, dpc.GDP(1), np.random.default_rng(1))
 
 
-def tested(probabilities):
+def fit_tested(probabilities):
     return dpc.goodness_of_fit_test(dpc.Release.exact(TABLE, HOLE), probabilities)
 
 
 def planned(probabilities):
-    return dpc.power(HOLE, probabilities, n=100, privacy=dpc.GDP(1), test="model", model="[A][B]")
+    return dpc.power(HOLE, probabilities, n=100, privacy=dpc.GDP(1), test="model", model="[B]")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +164,7 @@ def planned(probabilities):
         (lambda x: dpc.Release.exact(x, HOLE), TABLE, ReleaseError),
         (noisy, TABLE, None),
         (simulated, TABLE, RecordsError),
-        (tested, PROBABILITIES, ModelError),
+        (fit_tested, PROBABILITIES, ModelError),
         (planned, PROBABILITIES, ModelError),
         (fitted, np.where(np.isnan(TABLE), -np.inf, 0.0), None),
         (fitted, np.where(np.isnan(TABLE), np.nan, 0.0), None),

@@ -78,7 +78,10 @@ def every_release():
         yield f"{domain} simulated", simulated
         yield f"{domain} margin", simulated.margin("Ç", "A")
         yield f"{domain} exact", Release.exact(whole.counts * 0.5, domain)
-        third = {"sigma": np.linspace(1, 2, 12).reshape(3, 2, 2), "n_total": 70.5}
+        third = {
+            "sigma": np.linspace(1, 2, 12).reshape(3, 2, 2),
+            "n_total": whole.counts.sum() + 0.5,
+        }
         yield f"{domain} third", Release.from_noisy_table(COUNTS, domain, **third)
         known = Release.from_noisy_table(COUNTS, domain, sigma=2, neighbours="add-remove")
         yield f"{domain} third, known", known
