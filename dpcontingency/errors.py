@@ -75,7 +75,7 @@ class LedgerWarning(DPContingencyWarning):
 
 
 class PlanningWarning(DPContingencyWarning):
-    """A planned test can see nothing, whatever is spent."""
+    """A planned test can see nothing, whatever is spent, or its planned power is rough."""
 
 
 class ConvergenceWarning(DPContingencyWarning):

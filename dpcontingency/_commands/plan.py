@@ -145,18 +145,18 @@ def run(
         question["null"] = _probabilities(null, table)
     if model is not None:
         question["model"] = model
-    if privacy is None and n is not None and wanted is not None:
-        asked = "mu"
-        privacy = GDP(minimum_mu(table, cells, n, wanted, test, alpha, **question))
-    elif n is None and privacy is not None and wanted is not None:
-        asked = "n"
-        n = minimum_n(table, cells, privacy, wanted, test, alpha, **question)
-    elif wanted is None and n is not None and privacy is not None:
-        asked = "power"
-    else:
-        misuse("Say two of --n, --power and a loss (such as --mu); the third is answered.")
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", PlanningWarning)
+        if privacy is None and n is not None and wanted is not None:
+            asked = "mu"
+            privacy = GDP(minimum_mu(table, cells, n, wanted, test, alpha, **question))
+        elif n is None and privacy is not None and wanted is not None:
+            asked = "n"
+            n = minimum_n(table, cells, privacy, wanted, test, alpha, **question)
+        elif wanted is None and n is not None and privacy is not None:
+            asked = "power"
+        else:
+            misuse("Say two of --n, --power and a loss (such as --mu); the third is answered.")
         reached = power(table, cells, n, privacy, test, alpha, **question)
         without = power(table, cells, n, None, test, alpha, **question)
         notes = list(dict.fromkeys(str(one.message) for one in warned))

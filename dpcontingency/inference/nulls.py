@@ -43,12 +43,15 @@ class Null:
     more : ndarray, shape (p, r), or None
         What the alternative frees beside, as changes of the log probabilities; None where the
         alternative is the saturated model.
+    compared : tuple of int, or None
+        The axes of the margin that the alternative fits beside; None for the whole table.
     """
 
     nearest: Array
     columns: Array
     in_logs: bool = True
     more: Array | None = None
+    compared: tuple[int, ...] | None = None
 
 
 def hierarchical(

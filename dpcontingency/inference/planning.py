@@ -70,7 +70,9 @@ def power(
     Warns
     -----
     PlanningWarning
-        If the alternative lies inside the null, so that the power is ``alpha`` whatever is spent.
+        If the alternative lies inside the null, so that the power is ``alpha`` whatever is spent;
+        or if some mean that the null expects is within 2.5 standard deviations of 0, so that the
+        power is rough.
 
     Notes
     -----
@@ -78,7 +80,10 @@ def power(
     nearest to the alternative pi1 (Kullback-Leibler), delta = n (pi1 - pi0) and Sigma the
     covariance of the release under pi0, sampling and noise, the noncentrality is
     delta' Sigma^- delta less what the free parameters of the null take up. Likelihood-ratio and
-    score tests share it. Testing fewer factors than are released is testing a noisier margin.
+    score tests share it. Where expected means are within noise of 0 that chi-square law is poor
+    and tests take a bootstrap by default, whose power is often higher: plans err on the side of
+    too much loss and too many records there, and say so. Testing fewer factors than are released
+    is testing a noisier margin.
 
     References
     ----------
@@ -95,7 +100,9 @@ def power(
     """
     plan = Plan.of(domain, alternative, test, alpha, question)
     plan.warn_blind()
-    return plan.power(_records(n), _sigma(plan, privacy))
+    records, sigma = _records(n), _sigma(plan, privacy)
+    plan.warn_doubt(records, sigma)
+    return plan.power(records, sigma)
 
 
 def minimum_mu(
@@ -157,6 +164,7 @@ def minimum_mu(
     mu = _rounded_up(plan.sensitivity / math.exp(root))
     while plan.power(records, plan.sensitivity / mu) < wanted:
         mu = _rounded_up(mu * (1 + 1e-5))
+    plan.warn_doubt(records, plan.sensitivity / mu)
     return mu
 
 
@@ -198,7 +206,10 @@ def minimum_n(
     """
     plan = Plan.of(domain, alternative, test, alpha, question)
     plan.check_alternative()
-    return plan.smallest_n(_wanted(power, alpha), _sigma(plan, privacy))
+    sigma = _sigma(plan, privacy)
+    needed = plan.smallest_n(_wanted(power, alpha), sigma)
+    plan.warn_doubt(needed, sigma)
+    return needed
 
 
 def power_curve(
@@ -225,7 +236,8 @@ def power_curve(
     -------
     DataFrame
         A row for each n and mu: ``n``, ``mu``, ``noise_sd`` (sigma, of one released cell),
-        ``noncentrality``, ``df`` and ``power``.
+        ``noncentrality``, ``df`` and ``power``. ``attrs["notes"]`` says, by row, where that power
+        is rough and why: what `power` would warn of, as a grid is meant to reach into the noise.
 
     Examples
     --------
@@ -250,7 +262,11 @@ def power_curve(
     names = ["n", "mu", "noise_sd", "noncentrality", "df", "power"]
     frame = pd.DataFrame(rows, columns=names)
     whole = frame["n"] == frame["n"].round()
-    return frame.astype({"n": np.int64}) if whole.all() else frame
+    frame = frame.astype({"n": np.int64}) if whole.all() else frame
+    frame.attrs["notes"] = {
+        at: doubt for at, row in enumerate(rows) if (doubt := plan.doubt(float(row[0]), row[2]))
+    }
+    return frame
 
 
 def two_by_two(odds_ratio: float, row: float = 0.5, column: float = 0.5) -> Array:

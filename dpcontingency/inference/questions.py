@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
@@ -108,6 +108,10 @@ class Asked:
             )
         return names[0], names[1]
 
+    def axes(self, *names: str) -> tuple[int, ...]:
+        """The axes of some factors in the margin."""
+        return tuple(self.domain.axis(name) for name in names)
+
     def with_strata(self, generators: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         """A generating class that holds the public margin, which no model can doubt."""
         out = [tuple(generator) for generator in generators]
@@ -170,14 +174,16 @@ def _trend(asked: Asked, alternative: Array) -> Null:
     product = np.broadcast_to(
         product.reshape(*product.shape, *[1] * len(asked.given)), alternative.shape
     )
-    return nulls.scored(asked.domain, alternative, generators, product)
+    null = nulls.scored(asked.domain, alternative, generators, product)
+    return replace(null, compared=asked.axes(one, other))
 
 
 def _cmh(asked: Asked, alternative: Array) -> Null:
     one, other = asked.pair("conditional independence")
     generators = asked.with_strata([(one, *asked.given), (other, *asked.given)])
     against = [*generators, (one, other)]
-    return nulls.hierarchical(asked.domain, alternative, generators, against)
+    null = nulls.hierarchical(asked.domain, alternative, generators, against)
+    return replace(null, compared=asked.axes(one, other))
 
 
 def _no_three_way(asked: Asked, alternative: Array) -> Null:

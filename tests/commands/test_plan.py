@@ -72,3 +72,12 @@ def test_cell_probabilities_of_other_systems(tmp_path):
     assert "UTF-8, comma-separated" in refused(*args, tmp_path / "u.csv")
     (tmp_path / "l.csv").write_bytes(text.replace("a,u", "a,w").encode())
     assert "Factor 'B' has no level 'w'" in refused(*args, tmp_path / "l.csv")
+
+
+def test_a_rough_power_says_so_once_whichever_of_the_three_is_asked():
+    for asked in (["--n", 60, "--mu", 0.2], ["--n", 60, "--power", 0.3]):
+        content = json.loads(run("plan", "--odds-ratio", 3, *asked, "--json"))
+        assert len(content["notes"]) == 1
+        assert "often higher" in content["notes"][0]
+    sound = json.loads(run("plan", "--odds-ratio", 1.5, "--n", 5000, "--mu", 0.2, "--json"))
+    assert sound["notes"] == []

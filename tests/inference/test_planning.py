@@ -20,6 +20,7 @@ from dpcontingency.inference.questions import TESTS
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.noise import GaussianNoise
 from dpcontingency.release.publish import simulate_release
+from dpcontingency.release.release import Release
 
 TWO = Domain({"A": ["a", "b"], "B": ["u", "v"]})
 LEVELS = ["x", "y", "z"]
@@ -205,6 +206,7 @@ def test_structural_zeros_are_no_cells():
 # ------------------------------------------------------------------ inverses
 
 
+@pytest.mark.filterwarnings("ignore:The power is rough")
 @pytest.mark.parametrize(("test", "domain", "table", "options", "df"), QUESTIONS[:6])
 def test_the_inverses_reach_the_power_and_no_more(test, domain, table, options, df):
     n = dpc.minimum_n(domain, table, GDP(0.2), 0.9, test, **options)
@@ -214,6 +216,30 @@ def test_the_inverses_reach_the_power_and_no_more(test, domain, table, options, 
     assert power(domain, table, 3 * n, GDP(mu), test, **options) >= 0.9
     assert power(domain, table, 3 * n, GDP(mu * (1 - 1e-4)), test, **options) < 0.9
     assert len(f"{mu:.10g}".replace(".", "").lstrip("0")) <= 5
+
+
+def test_a_plan_says_where_the_chi_square_power_is_rough():
+    # 9 cells of about 18 records behind noise of sd 7.1: the tests themselves take a bootstrap.
+    for call in (
+        lambda: power(THREE, SQUARE, 159, GDP(0.2)),
+        lambda: dpc.minimum_mu(THREE, SQUARE, 159, 0.9),
+        lambda: dpc.minimum_n(THREE, SQUARE, GDP(0.2), 0.9),
+    ):
+        with pytest.warns(PlanningWarning, match="9 of 9 cells .* often higher") as said:
+            call()
+        assert len(said) == 1
+    curve = dpc.power_curve(THREE, SQUARE, [159, 5000], [0.2, math.inf])
+    assert list(curve.attrs["notes"]) == [0]
+    assert "often higher" in curve.attrs["notes"][0]
+    release = Release.from_noisy_table(159 * SQUARE, THREE, sigma=7.07, n_total=159)
+    assert independence_test(release, "A", "B", n_boot=9, rng=0).n_boot == 9
+    # Nothing is said (and a warning would be an error) where chi-square holds, or without noise.
+    power(THREE, SQUARE, 5000, GDP(0.2))
+    power(THREE, SQUARE, 30, None)
+    # One odds ratio for all strata is seen in the margin, whose cells are not faint.
+    power(CUBE, STRATA, 700, GDP(0.12), "cmh", given=["G"])
+    with pytest.warns(PlanningWarning, match="12 cells"):
+        power(CUBE, STRATA, 700, GDP(0.12), given=["G"])
 
 
 def test_what_cannot_be_reached_is_refused():
