@@ -75,7 +75,7 @@ def test_cell_probabilities_of_other_systems(tmp_path):
 
 
 def test_a_rough_power_says_so_once_whichever_of_the_three_is_asked():
-    for asked in (["--n", 60, "--mu", 0.2], ["--n", 60, "--power", 0.3]):
+    for asked in (["--n", 60, "--mu", 0.2], ["--n", 30, "--power", 0.2]):
         content = json.loads(run("plan", "--odds-ratio", 3, *asked, "--json"))
         assert len(content["notes"]) == 1
         assert "often higher" in content["notes"][0]
