@@ -118,10 +118,10 @@ def _simpson(
     others = residuals.drop(residuals.idxmax()).max()
     return [
         f"1. Admit and Gender, all departments together: chi2 = {marginal.statistic:.1f} on "
-        f"{marginal.df} df, {p_equals(marginal.pvalue)}; odds of admission, men to women: "
-        f"{odds:.2f} (95 % interval {low:.2f} to {high:.2f}).",
+        f"{marginal.df} df, {p_equals(marginal.pvalue, marginal.n_boot)}; odds of admission, men "
+        f"to women: {odds:.2f} (95 % interval {low:.2f} to {high:.2f}).",
         f"2. Department by department: chi2 = {conditional.statistic:.1f} on {conditional.df} df, "
-        f"{p_equals(conditional.pvalue)}.",
+        f"{p_equals(conditional.pvalue, conditional.n_boot)}.",
         f"3. The largest residual of that model, {residuals.max():.1f}, is in department "
         f"{residuals.idxmax()}; in the others none is above {others:.1f}.",
         f"4. Departments {chosen} admit more than half of those who apply; {shares[0]:.0%} of the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -18,6 +18,7 @@ from dpcontingency._commands._shared import (
     opened,
     print_json,
 )
+from dpcontingency.inference.pvalues import DEFAULT_BOOT, PValue
 from dpcontingency.report import plain
 
 JSON_KEYS = (
@@ -31,6 +32,8 @@ EPILOG = epilog(
     ],
     {"": JSON_KEYS},
 )
+
+ARGUMENTS = {"rng": "seed"}
 
 
 def run(
@@ -56,6 +59,18 @@ def run(
             "jeffreys: finite estimates where noise has eaten a margin; with --method ml.",
         ),
     ] = None,
+    pvalue: Annotated[
+        str,
+        choice(
+            get_args(PValue),
+            "Of the tests of fit: auto (chi-square where it holds), asymptotic, or bootstrap (of "
+            "table and noise).",
+        ),
+    ] = "auto",
+    n_boot: Annotated[int, typer.Option(metavar="N", help="Bootstrap replicates.")] = DEFAULT_BOOT,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the bootstrap, to repeat a p-value.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also save the results here (JSON).")
     ] = None,
@@ -75,7 +90,10 @@ def run(
     )
     if target is not None:
         results.save(target)
+    gof = results.gof(pvalue=pvalue, n_boot=n_boot, rng=seed)  # type: ignore[arg-type]
     if as_json:
-        print_json(plain.of_fit(results))
-    else:
-        typer.echo(str(results.summary()))
+        print_json(plain.of_fit(results, gof))
+        return
+    typer.echo(str(results.summary()))
+    if pvalue != "auto":
+        typer.echo(f"\nGoodness of fit:\n{gof.summary()}")

@@ -29,8 +29,8 @@ Runner = Callable[[Any, list[str], list[str], dict[str, Any]], TestResult]
 
 CMH, MARGINAL_HOMOGENEITY = "cmh", "marginal-homogeneity"
 JSON_KEYS = (
-    "name", "null", "statistic", "df", "pvalue", "log_pvalue", "method", "n_boot", "seed",
-    "accounts_for", "reason", "notes",
+    "name", "null", "statistic", "df", "pvalue", "log_pvalue", "pvalue_is_bound", "method",
+    "n_boot", "seed", "accounts_for", "reason", "notes",
 )  # fmt: skip
 EPILOG = epilog(
     [

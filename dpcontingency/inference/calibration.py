@@ -101,7 +101,7 @@ def chi_square(statistic: str, null: Any, alternative: Any = None) -> Calibratio
         return Calibration(True)
     if statistic == "score" and not fitted[model._alive].all():
         return Calibration(False, EATEN)
-    doubt = faint(*_compared(model, fitted, alternative))
+    doubt = faint(*compared(model, fitted, alternative))
     if not doubt:
         return Calibration(True)
     if statistic == "score":
@@ -152,7 +152,7 @@ def no_pvalue(calibration: Calibration, way: str) -> str:
     return f"its chi-square p-value is not calibrated here: {calibration.reason}; {way}"
 
 
-def _compared(
+def compared(
     model: Any, fitted: Array, alternative: Any
 ) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
     """Means, noise variances and possibility of the cells of the margins that are compared."""

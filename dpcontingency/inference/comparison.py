@@ -10,17 +10,25 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.existence import Span
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
 from dpcontingency.inference.held import require_maximum
+from dpcontingency.inference.pvalues import (
+    DEFAULT_BOOT,
+    How,
+    PValue,
+    Random,
+    Tail,
+    pair_tail,
+)
 from dpcontingency.inference.tables import (
     NOT_ADJUSTED,
     ModelTable,
     face_notes,
     infinity_notes,
+    tail_notes,
     test_notes,
 )
 from dpcontingency.inference.terms import SpecialTerm, maximal_terms
@@ -28,6 +36,8 @@ from dpcontingency.inference.terms import SpecialTerm, maximal_terms
 RATIO = "A likelihood ratio compares maxima of the likelihood"
 
 TERM_COLUMNS = ["term", "generating_class", "aic", "bic", "lr", "df", "pvalue"]
+
+AUTO = How()
 
 # A larger model cannot fit worse; this much is the tolerance of the two searches, and of floats.
 TOLERANCE = 1e-6
@@ -88,10 +98,17 @@ class LikelihoodRatio(NamedTuple):
 
     statistic: float
     df: int
-    pvalue: float
+    tail: Tail
+
+    @property
+    def pvalue(self) -> float:
+        """The p-value; nan where none is calibrated."""
+        return self.tail.pvalue
 
 
-def compare(*results: Any) -> ModelTable:
+def compare(
+    *results: Any, pvalue: PValue = "auto", n_boot: int = DEFAULT_BOOT, rng: Random = None
+) -> ModelTable:
     """Compare nested models of one release by likelihood ratio.
 
     Parameters
@@ -99,6 +116,12 @@ def compare(*results: Any) -> ModelTable:
     *results : LogLinearResults
         Fits to the same release, in any order. Ordered by size, each model must hold all terms
         of the one before it; with special terms, be able to stand for all its columns.
+    pvalue : {"auto", "asymptotic", "bootstrap"}
+        Chi-square where it holds (`calibration.chi_square`), with the reason in the notes where
+        there is therefore no p-value; chi-square everywhere, with a note where it is doubtful; or
+        a parametric bootstrap of table and noise.
+    n_boot, rng
+        Of the bootstrap, as in `independence_test`; all rows share the seed.
 
     Returns
     -------
@@ -142,6 +165,7 @@ def compare(*results: Any) -> ModelTable:
     [A C][A M][C M]    0.3740   1  187.3803      1.0
     [A C M]            0.0000   0    0.3740      1.0
     """
+    how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
     ordered = _nested(results)
     rows: list[Fitted] = [*ordered]
     top = Saturated.over(ordered[-1])
@@ -150,9 +174,9 @@ def compare(*results: Any) -> ModelTable:
     for smaller, larger in [*pairwise(rows), (rows[-1], top)]:
         if failed := failure(smaller, larger):
             raise ModelError(f"{failed} Fit it again before comparing it.")
-    against = [likelihood_ratio(row, top) for row in rows]
-    nothing = LikelihoodRatio(math.nan, 0, math.nan)
-    changes = [nothing, *(likelihood_ratio(*pair) for pair in pairwise(rows))]
+    against = [likelihood_ratio(row, top, how) for row in rows]
+    nothing = LikelihoodRatio(math.nan, 0, Tail())
+    changes = [nothing, *(likelihood_ratio(*pair, how) for pair in pairwise(rows))]
     sizes = accumulate((test.df for test in changes[1:]), initial=ordered[0].model.n_params)
     criteria = [information_criteria(*pair) for pair in zip(rows, sizes, strict=True)]
     frame = pd.DataFrame(
@@ -169,17 +193,28 @@ def compare(*results: Any) -> ModelTable:
         index=pd.Index([row.generating_class for row in rows], name="model"),
     )
     title = "Nested models: lr against the last, saturated; lr_diff against the one above"
-    notes = (*test_notes(ordered[0]), *infinity_notes(ordered), *face_notes(ordered))
-    return ModelTable(title, frame, notes)
+    named = [(row.generating_class, test.tail) for row, test in zip(rows, against, strict=True)]
+    named += [
+        (f"{smaller.generating_class} against {larger.generating_class}", test.tail)
+        for (smaller, larger), test in zip(pairwise(rows), changes[1:], strict=True)
+        if larger is not top
+    ]
+    notes = [*test_notes(ordered[0], how), *tail_notes(named)]
+    notes += [*infinity_notes(ordered), *face_notes(ordered)]
+    return ModelTable(title, frame, tuple(notes), how.replicates)
 
 
-def drop1(result: Any) -> ModelTable:
+def drop1(
+    result: Any, *, pvalue: PValue = "auto", n_boot: int = DEFAULT_BOOT, rng: Random = None
+) -> ModelTable:
     """Test each term that can be dropped from a model with the rest still hierarchical.
 
     Parameters
     ----------
     result : LogLinearResults
         The fit of the larger model.
+    pvalue, n_boot, rng
+        As in `compare`.
 
     Returns
     -------
@@ -200,39 +235,45 @@ def drop1(result: Any) -> ModelTable:
     The statistic and its reference distribution are those of `compare`; the p-values are of one
     test each, without regard to the number of tests.
     """
+    how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
     require_maximum(result, RATIO)
     if not result.converged:
         raise ModelError(f"{failure(result, result)} Fit it again before testing its terms.")
-    tests = term_tests(f"Terms dropped from {result.generating_class}, one at a time", [result])
-    itself = _term_row("(none)", result, result) | {"lr": math.nan}
+    title = f"Terms dropped from {result.generating_class}, one at a time"
+    tests = term_tests(title, [result], how)
+    nothing = likelihood_ratio(result, result)
+    itself = _term_row("(none)", result, result, nothing) | {"lr": math.nan}
     whole = pd.DataFrame([itself], columns=TERM_COLUMNS).set_index("term")
     return replace(tests, table=pd.concat([whole, tests.table]))
 
 
-def term_tests(title: str, results: Sequence[Any]) -> ModelTable:
+def term_tests(title: str, results: Sequence[Any], how: How = AUTO) -> ModelTable:
     """The test of each term that can be dropped from one of the fits."""
     rows, fits, failed, fewer = [], list(results), [], []
+    tails: list[tuple[str, Tail]] = []
     for result in results:
         for label, generators, special in dropped(result.model):
             smaller = refit(result.model, generators, special)
-            rows.append(_term_row(label, smaller, result))
+            test = likelihood_ratio(smaller, result, how)
+            rows.append(_term_row(label, smaller, result, test))
+            tails.append((label, test.tail))
             fits.append(smaller)
             failed.append(failure(smaller, result))
             if rows[-1]["df"] != len(result.params) - len(smaller.params):
                 fewer.append(label)
     frame = pd.DataFrame(rows, columns=TERM_COLUMNS).set_index("term")
-    notes = [*test_notes(results[0]), NOT_ADJUSTED, *filter(None, failed), *infinity_notes(fits)]
+    notes = [*test_notes(results[0], how), NOT_ADJUSTED, *tail_notes(tails)]
+    notes += [*filter(None, failed), *infinity_notes(fits)]
     if fewer:
         notes.append(
             f"The df of {', '.join(dict.fromkeys(fewer))} is not the number of parameters of the "
             "term: because of zeros the model without it gives some cells no positive mean, and "
             "the others (its facial set) tell fewer of them apart."
         )
-    return ModelTable(title, frame, tuple(notes))
+    return ModelTable(title, frame, tuple(notes), how.replicates)
 
 
-def _term_row(term: str, smaller: Fitted, larger: Fitted) -> dict[str, Any]:
-    test = likelihood_ratio(smaller, larger)
+def _term_row(term: str, smaller: Fitted, larger: Fitted, test: LikelihoodRatio) -> dict[str, Any]:
     row = {"term": term, "lr": test.statistic, "df": test.df, "pvalue": test.pvalue}
     criteria = information_criteria(smaller, larger.model.n_params - test.df)
     return {**row, "generating_class": smaller.generating_class, **criteria}
@@ -241,15 +282,14 @@ def _term_row(term: str, smaller: Fitted, larger: Fitted) -> dict[str, Any]:
 # -- one pair of models ---------------------------------------------------------------------------
 
 
-def likelihood_ratio(smaller: Fitted, larger: Fitted) -> LikelihoodRatio:
+def likelihood_ratio(smaller: Fitted, larger: Fitted, how: How = AUTO) -> LikelihoodRatio:
     """The test of a model inside a larger one; see `compare` for its law."""
     df = 0 if smaller.model is None else smaller.model.df_against(larger.model)
     if failure(smaller, larger):
-        return LikelihoodRatio(math.nan, df, math.nan)
+        return LikelihoodRatio(math.nan, df, Tail())
     statistic = max(0.0, 2 * (larger.llf - smaller.llf))
-    return LikelihoodRatio(
-        statistic, df, float(stats.chi2.sf(statistic, df)) if df > 0 else math.nan
-    )
+    tail = pair_tail(smaller, larger.model, statistic, df, how) if df > 0 else Tail()
+    return LikelihoodRatio(statistic, df, tail)
 
 
 def information_criteria(fit: Fitted, n_params: int) -> dict[str, float]:

@@ -33,6 +33,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import nnls
 
 from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError
@@ -47,6 +48,7 @@ from dpcontingency.release.margins import MarginRelease
 Array = npt.NDArray[np.float64]
 
 MAX_MEASURED = 4000  # numbers, of which a square matrix is held
+AT_ONCE = 4_000_000  # entries of measured columns, or of their products, that are written out
 MAX_STEPS = 100
 LARGEST_RATE = 700.0
 
@@ -262,10 +264,70 @@ class InteractionLikelihood:
         height = float((counts * np.where(alive, eta, 0.0))[alive].sum()) - total
         return CountsPoint(self, height, fitted, counts)
 
-    def saturated(self) -> InteractionPoint:
-        """Maximise over all log rates: as those of the measured interactions alone would be."""
+    def saturated(self) -> InteractionPoint | CountsPoint:
+        """Maximise over all log rates: as those of the measured interactions alone would be.
+
+        Where the joint table is small, ``fitted`` has the measured numbers of the best rates,
+        and is these rates where the table was released as a whole.
+        """
+        if self.can_look_for_tables:
+            table = self.nearest_tables(self.measured[None])[0]
+            apart = self.measured - self.design.tdot(table)
+            return CountsPoint(self, -float(self.forms(apart[None])[0]) / 2, table, table)
         point: InteractionPoint = self.saturated_from(self.equal()).point.cells
         return point
+
+    @property
+    def can_look_for_tables(self) -> bool:
+        """Whether the measured columns are written out, to look for tables of joint cells."""
+        return self.space.is_joint and self.space.size * self.measured.size <= AT_ONCE
+
+    @property
+    def fits_together(self) -> bool:
+        """Whether many replicates are fitted at once: with the products of measured columns."""
+        return self.space.is_joint and self.space.size * self.measured.size**2 <= AT_ONCE
+
+    def replicate_work(self, n_columns: int) -> int:
+        """Multiplications in one evaluation for one replicate, of a model with so many columns."""
+        size, m = self.space.size, self.measured.size
+        return size * m**2 if self.fits_together else size * m + m**3
+
+    @cached_property
+    def columns(self) -> Array:
+        """B' written out, shape (p, m)."""
+        return np.asarray(self.design.matrix().toarray())
+
+    def forms(self, apart: Array) -> Array:
+        """The forms x' S^-1 x of measured numbers, one row each."""
+        return np.asarray((np.linalg.solve(self._root, apart.T) ** 2).sum(axis=0))
+
+    def nearest_tables(self, measured: Array) -> Array:
+        """The tables m >= 0 of the public total whose numbers B m come nearest to rows of y.
+
+        Half the least of (y - B m)' S^-1 (y - B m) is what the best log rates leave of the
+        log-likelihood: those that have the margins of m.
+
+        Notes
+        -----
+        By nonnegative least squares. With a total n, and A and a the columns and numbers in the
+        metric of the noise, |(n A - a 1') u|^2 is least over the u >= 0 that add up to 1 where,
+        but for a factor, it is with (1'u - 1)^2 added over all u >= 0.
+        """
+        columns, goals = (np.linalg.solve(self._root, x.T) for x in (self.columns, measured))
+        if self._is_empty:
+            return np.zeros((len(measured), self.space.size))
+        if self.totals is None:
+            return np.stack([nnls(columns, goal)[0] for goal in goals.T])
+        n, last = float(self.totals[0]), np.append(np.zeros(len(goals)), 1.0)
+        one = np.ones(self.space.size)
+        shares = np.stack(
+            [nnls(np.vstack([n * columns - g[:, None], one]), last)[0] for g in goals.T]
+        )
+        return np.asarray(n * shares / shares.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def _root(self) -> Array:
+        return np.asarray(np.linalg.cholesky(self.covariance))
 
     def saturated_from(self, start: Array) -> Maximum[DesignPoint]:
         """The same from some coefficients of the measured columns, shape (m,)."""

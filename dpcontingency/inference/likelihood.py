@@ -212,6 +212,13 @@ class NoisyTableLikelihood:
         totals = 0 if self.strata is None else np.unique(self.strata[face]).size
         return int(face.sum()) - totals
 
+    def replicate_work(self, n_columns: int) -> int:
+        """Multiplications in one evaluation for one replicate, of a model with so many columns.
+
+        The moments of a cell cost as much as a thousand.
+        """
+        return int(self.noisy.size * (n_columns**2 + 1000))
+
     def noise_of_margin(self, shape: tuple[int, ...], axes: Sequence[int]) -> Floats:
         """The noise variances of the cells of a margin, flat, of the joint table of this shape.
 

@@ -25,8 +25,6 @@ from dpcontingency.inference.replicates import MAX_ROUNDS, ReplicateFits, Replic
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-AT_ONCE = 4_000_000  # entries of the products of pairs of measured columns, which are written out
-
 
 class InteractionReplicates:
     """Measured numbers of margins, one replicate a row, that share a law.
@@ -41,13 +39,12 @@ class InteractionReplicates:
 
     def __init__(self, cells: InteractionLikelihood, noisy: Array) -> None:
         self.cells, self.noisy = cells, noisy
-        m = noisy.shape[1]
-        self.together = cells.space.is_joint and cells.space.size * m * m <= AT_ONCE
+        self.together = cells.fits_together
 
     @cached_property
     def columns(self) -> Array:
         """B' written out, shape (p, m)."""
-        return np.asarray(self.cells.design.matrix().toarray())
+        return self.cells.columns
 
     @cached_property
     def pairs(self) -> Array:
@@ -61,8 +58,13 @@ class InteractionReplicates:
 
     def saturated(self) -> ReplicateFits:
         """The largest log-likelihood that any cell probabilities give to each."""
-        start = self.cells.saturated_from(self.cells.equal()).beta
-        return self.fit(self.cells.design, np.zeros(self.cells.space.size), start)
+        cells = self.cells
+        if cells.can_look_for_tables:
+            tables = cells.nearest_tables(self.noisy)
+            heights = -cells.forms(self.noisy - tables @ self.columns) / 2
+            return ReplicateFits(heights, tables, np.ones(len(tables), dtype=np.bool_))
+        start = cells.saturated_from(cells.equal()).beta
+        return self.fit(cells.design, np.zeros(cells.space.size), start)
 
     def fit(self, design: Design, offset: Array, start: Array) -> ReplicateFits:
         """Maximise the likelihood of each over a model; see `Replicates.fit`."""

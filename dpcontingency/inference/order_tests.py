@@ -6,6 +6,7 @@ import pandas as pd
 
 from dpcontingency.inference.comparison import (
     Fitted,
+    LikelihoodRatio,
     Saturated,
     failure,
     likelihood_ratio,
@@ -13,24 +14,34 @@ from dpcontingency.inference.comparison import (
 )
 from dpcontingency.inference.families import all_kway
 from dpcontingency.inference.loglinear import LogLinearModel, check_release
+from dpcontingency.inference.pvalues import DEFAULT_BOOT, How, PValue, Random
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import (
     NOT_ADJUSTED,
     ModelTable,
     face_notes,
     infinity_notes,
+    tail_notes,
     test_notes,
 )
 from dpcontingency.release.release import Release
 
 
-def kway_tests(release: Release) -> ModelTable:
+def kway_tests(
+    release: Release,
+    *,
+    pvalue: PValue = "auto",
+    n_boot: int = DEFAULT_BOOT,
+    rng: Random = None,
+) -> ModelTable:
     """Test that all effects of order k and higher are zero, and that those of order k are.
 
     Parameters
     ----------
     release : Release
         The noisy table.
+    pvalue, n_boot, rng
+        As in `compare`.
 
     Returns
     -------
@@ -57,31 +68,41 @@ def kway_tests(release: Release) -> ModelTable:
     2  1286.020   4  1285.646        3
     3     0.374   1     0.374        1
     """
+    how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
     check_release(release)
     orders = range(1, len(release.domain.names) + 1)
     fits = [_all_kway_fit(release, k - 1) for k in orders]
     top = Saturated.over(fits[0])
-    rows, notes = [], [*test_notes(fits[0]), NOT_ADJUSTED]
+    rows, notes, tails = [], [*test_notes(fits[0], how), NOT_ADJUSTED], []
     next_ones: list[Fitted] = [*fits[1:], top]
     for k, fit, larger in zip(orders, fits, next_ones, strict=True):
-        higher, this = likelihood_ratio(fit, top), likelihood_ratio(fit, larger)
-        rows.append((k, *higher, *this))
+        higher, this = (likelihood_ratio(fit, one, how) for one in (top, larger))
+        rows.append((k, *_numbers(higher), *_numbers(this)))
+        tails.append((f"Order {k} and higher", higher.tail))
+        tails += [(f"Order {k}", this.tail)] if larger is not top else []
         notes += filter(None, [failure(fit, larger)])
     columns = ["k", "lr", "df", "pvalue", "lr_diff", "df_diff", "pvalue_diff"]
     table = pd.DataFrame(rows, columns=columns).set_index("k")
     title = "lr: all effects of order k and higher are zero; lr_diff: those of order k are zero"
-    return ModelTable(
-        title, table, (*dict.fromkeys(notes), *infinity_notes(fits), *face_notes(fits))
-    )
+    notes = [*dict.fromkeys(notes), *tail_notes(tails), *infinity_notes(fits), *face_notes(fits)]
+    return ModelTable(title, table, tuple(notes), how.replicates)
 
 
-def partial_association(release: Release) -> ModelTable:
+def partial_association(
+    release: Release,
+    *,
+    pvalue: PValue = "auto",
+    n_boot: int = DEFAULT_BOOT,
+    rng: Random = None,
+) -> ModelTable:
     """Test each term in the model of all terms of its order.
 
     Parameters
     ----------
     release : Release
         The noisy table.
+    pvalue, n_boot, rng
+        As in `compare`.
 
     Returns
     -------
@@ -107,9 +128,14 @@ def partial_association(release: Release) -> ModelTable:
     [A M]   91.64   1
     [C M]  497.00   1
     """
+    how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
     check_release(release)
     fits = [_all_kway_fit(release, k) for k in range(1, len(release.domain.names) + 1)]
-    return term_tests("Partial association: each term dropped from all of its order", fits)
+    return term_tests("Partial association: each term dropped from all of its order", fits, how)
+
+
+def _numbers(test: LikelihoodRatio) -> tuple[float, int, float]:
+    return test.statistic, test.df, test.pvalue
 
 
 def _all_kway_fit(release: Release, k: int) -> LogLinearResults:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from itertools import combinations
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency.errors import ModelError, ReleaseError, check_alpha
+from dpcontingency.inference.calibration import chi_square
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.hypothesis import independence_test
 from dpcontingency.inference.loglinear import check_release
@@ -26,7 +27,7 @@ from dpcontingency.inference.strength import (
     v,
     with_interval,
 )
-from dpcontingency.inference.tables import NOT_ADJUSTED, note_lines
+from dpcontingency.inference.tables import NOT_ADJUSTED, listed, note_lines
 from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.release import Release
 
@@ -134,13 +135,24 @@ def association_overview(
     check_alpha(alpha)
     check_release(release)
     known = list(pairs_of(release))
+    rough: list[str] = []
     rows = [
-        _row(release, row, column, alpha) for row, column in (known if pairs is None else pairs)
+        _row(release, row, column, alpha, rough)
+        for row, column in (known if pairs is None else pairs)
     ]
     out = AssociationOverview(pd.DataFrame(rows, columns=COLUMNS).astype({"df": np.int64}))
     tests = int(out["pvalue"].notna().sum())
-    out.notes = (*_notes(release, tests, len(known), alpha), *_too_good(out))
+    out.notes = (*_notes(release, tests, len(known), alpha), *_rough(rough), *_too_good(out))
     return out
+
+
+def _rough(pairs: Sequence[str]) -> Iterator[str]:
+    """That some p-values may be too large, where cells are faint."""
+    if pairs:
+        yield (
+            f"The test of {listed(pairs)} may be conservative: a fitted cell is within noise of 0. "
+            "independence_test gives the bootstrap's p-value."
+        )
 
 
 def _too_good(overview: pd.DataFrame) -> Iterator[str]:
@@ -182,8 +194,10 @@ class _Strength:
     reason: str = ""
 
 
-def _row(release: AnyRelease, row: str, column: str, alpha: float) -> tuple[Any, ...]:
-    """What stands in one row of the overview."""
+def _row(
+    release: AnyRelease, row: str, column: str, alpha: float, rough: list[str]
+) -> tuple[Any, ...]:
+    """What stands in one row of the overview; a pair whose test is conservative joins the rough."""
     try:
         pair: Any = release.margin(row, column)
         if not pair.noise.is_exact and {row, column} <= set(pair.strata):
@@ -191,6 +205,8 @@ def _row(release: AnyRelease, row: str, column: str, alpha: float) -> tuple[Any,
         if pair.domain.size > MAX_CELLS:
             raise ModelError(f"their table has {pair.domain.size:,} cells, more than {MAX_CELLS:,}")
         test = independence_test(pair, row, column, statistic="score", pvalue="asymptotic")
+        if test.null_fit is not None and chi_square("score", test.null_fit).direction:
+            rough.append(f"{row} and {column}")
         strength = _strength(pair, alpha)
     except (ModelError, ReleaseError) as error:
         nothing = (math.nan,) * 3

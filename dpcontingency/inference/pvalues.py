@@ -29,6 +29,7 @@ from dpcontingency.inference.statistic import (
     Hypothesis,
     TestStatistic,
     can_write_out,
+    is_quick,
     means_to_draw_from,
 )
 
@@ -72,6 +73,11 @@ class How:
             )
         Source.check(self.rng)  # also where none is needed
 
+    @property
+    def replicates(self) -> int | None:
+        """How many replicates are asked for; None unless a bootstrap is."""
+        return int(self.n_boot) if self.pvalue == "bootstrap" else None
+
     def seeded(self) -> How:
         """The same with a seed in the generator's place, so that several tests share it."""
         if self.pvalue != "bootstrap":
@@ -106,6 +112,17 @@ class Tail:
     def is_bound(self) -> bool:
         """Whether the p-value is the least that the replicates could give: at most that."""
         return is_bound(self.pvalue, self.n_boot)
+
+    def said(self, statistic: float, df: int) -> str:
+        """All that is to be said of it, as one text: the reason, or source, bound and notes."""
+        if self.reason:
+            return self.reason
+        parts = list(self.notes)
+        if self.n_boot is not None:
+            parts.insert(0, f"Bootstrap, {self.n_boot:,} replicates, seed {self.seed}.")
+        if self.is_bound:
+            parts.append(f"p {text_of(self.pvalue, self.n_boot, chi2_logsf(statistic, df))}.")
+        return " ".join(parts)
 
 
 def text_of(p: float, n_boot: int | None, log_asymptotic: float = math.nan) -> str:
@@ -164,19 +181,21 @@ def tail_of(
     hypothesis = statistic.hypothesis
     law = chi_square(how.statistic, statistic.null_fit, hypothesis.alternative)
     can = statistic.can_bootstrap and can_write_out(hypothesis)
-    chosen = how.pvalue == "auto" and boots and bool(law.reason) and can
+    boots = boots and how.pvalue == "auto" and bool(law.reason) and can
+    chosen = boots and is_quick(hypothesis, how.n_boot)
     if chosen or how.pvalue == "bootstrap":
         said = (f"A bootstrap was chosen, because {law.reason}.",) if chosen else ()
         return replace(_bootstrapped(statistic, value, how), notes=said)
     if law or (how.pvalue == "asymptotic" and law.direction):
         return replace(chi_square_tail(value, df), notes=tuple(filter(None, [law.note])))
-    return Tail(reason=no_pvalue(law, way or _way(how.statistic)))
+    return Tail(reason=no_pvalue(law, way or _way(how.statistic, can)))
 
 
-def _way(statistic: str) -> str:
+def _way(statistic: str, can: bool) -> str:
     """How to come to a p-value where chi-square does not hold and no bootstrap was made."""
     if statistic == "lr":
-        return f"{argument('statistic', 'score')} keeps its law in most such tables"
+        slow = f"{argument('pvalue', 'bootstrap')} gives one, in minutes or hours, and "
+        return f"{slow * can}{argument('statistic', 'score')} keeps its law in most such tables"
     ratio = f"the likelihood ratio ({argument('statistic', 'lr')}) has one by bootstrap"
     return ratio if statistic == "wald" else f"use {argument('pvalue', 'bootstrap')}, or {ratio}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 
 from dpcontingency import _writing
+from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.cell_results import CellResults, cells_of
 from dpcontingency.inference.comparison import compare, drop1, information_criteria
@@ -36,7 +37,16 @@ from dpcontingency.inference.prediction import (
     predict_margin,
 )
 from dpcontingency.inference.printing import summary2_of, summary_of
-from dpcontingency.inference.tables import ModelTable
+from dpcontingency.inference.pvalues import (
+    DEFAULT_BOOT,
+    How,
+    PValue,
+    Random,
+    Statistic,
+    Tail,
+    pair_tail,
+)
+from dpcontingency.inference.tables import GoodnessOfFit, ModelTable
 from dpcontingency.release import files
 from dpcontingency.release.shrinkage import james_stein_factor
 
@@ -50,6 +60,12 @@ def _load(path: str | Path) -> LogLinearResults:
     raise ModelError(
         "Results are read with their model: import dpcontingency as dpc, and call "
         f"dpc.LogLinearResults.load({str(path)!r})."
+    )
+
+
+def _way_to_gof() -> str:
+    return phrase("gof(pvalue='bootstrap')", "dpcontingency fit with --pvalue bootstrap") + (
+        " gives a calibrated one"
     )
 
 
@@ -147,30 +163,60 @@ class LogLinearResults(CellResults):
             return whole
         return max(0.0, whole - float(cells.nested_score_statistic(fitted, self.model._design)))
 
-    def gof(self) -> pd.DataFrame:
+    def gof(
+        self, *, pvalue: PValue = "auto", n_boot: int = DEFAULT_BOOT, rng: Random = None
+    ) -> GoodnessOfFit:
         """Likelihood-ratio and score tests of the model against the saturated one.
 
-        Both account for sampling and noise; the reference distribution is chi-square on
-        ``df_resid``, by its upper tail. A model with no df to spare has nothing to test: nan.
+        Both account for sampling and noise. A model with no df to spare has nothing to test: nan.
         Nor is there a likelihood ratio of a fit that does not maximise the likelihood.
+
+        Parameters
+        ----------
+        pvalue : {"auto", "asymptotic", "bootstrap"}
+            The upper tail of chi-square on ``df_resid`` where that holds (`calibration`), else
+            nan; chi-square everywhere; or a parametric bootstrap of table and noise.
+        n_boot, rng
+            Of the bootstrap, as in `independence_test`.
+
+        Returns
+        -------
+        GoodnessOfFit
+            A data frame of ``statistic``, ``df`` and ``pvalue``, with ``notes`` by test: why there
+            is no p-value and how to get one, what is doubtful about it, or where it is from.
         """
-        frame = pd.DataFrame(
-            {"statistic": np.nan, "df": self.df_resid, "pvalue": np.nan},
-            index=["noise-aware LR", "noise-aware score"],
-        )
-        if self.df_resid > 0:
-            lr = self.deviance if self.maximises_likelihood else np.nan
-            frame["statistic"] = [lr, self.pearson_chi2]
-            frame["pvalue"] = stats.chi2.sf(frame["statistic"], self.df_resid)
-        return frame
+        how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
+        df, rows, notes = self.df_resid, {}, {}
+        kinds: dict[str, tuple[Statistic, float]] = {
+            "noise-aware LR": ("lr", self.deviance if self.maximises_likelihood else np.nan),
+            "noise-aware score": ("score", self.pearson_chi2),
+        }
+        for name, (kind, value) in kinds.items():
+            known, asked = df > 0 and not np.isnan(value), replace(how, statistic=kind)
+            tail = pair_tail(self, None, value, df, asked, _way_to_gof()) if known else Tail()
+            rows[name] = (value if df > 0 else np.nan, df, tail.pvalue)
+            if said := tail.said(value, df):
+                notes[name] = said
+        columns = ["statistic", "df", "pvalue"]
+        out = GoodnessOfFit(pd.DataFrame.from_dict(rows, orient="index", columns=columns))
+        out.notes, out.n_boot = notes, how.replicates
+        return out
 
-    def compare(self, *others: LogLinearResults) -> ModelTable:
+    def compare(
+        self,
+        *others: LogLinearResults,
+        pvalue: PValue = "auto",
+        n_boot: int = DEFAULT_BOOT,
+        rng: Random = None,
+    ) -> ModelTable:
         """Compare with nested models of the same release; see `comparison.compare`."""
-        return compare(self, *others)
+        return compare(self, *others, pvalue=pvalue, n_boot=n_boot, rng=rng)
 
-    def drop1(self) -> ModelTable:
+    def drop1(
+        self, *, pvalue: PValue = "auto", n_boot: int = DEFAULT_BOOT, rng: Random = None
+    ) -> ModelTable:
         """Test each term that can be dropped; see `comparison.drop1`."""
-        return drop1(self)
+        return drop1(self, pvalue=pvalue, n_boot=n_boot, rng=rng)
 
     # -- predictions and tables ----------------------------------------------------------------
 

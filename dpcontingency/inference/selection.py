@@ -19,6 +19,7 @@ from rich.status import Status
 
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.comparison import (
+    AUTO,
     RATIO,
     TOLERANCE,
     LikelihoodRatio,
@@ -34,12 +35,13 @@ from dpcontingency.inference.formula import Generators, generating_class, show, 
 from dpcontingency.inference.held import require_maximum
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.printing import broken
-from dpcontingency.inference.pvalues import chi2_logsf
+from dpcontingency.inference.pvalues import DEFAULT_BOOT, How, PValue, Random, Tail
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.tables import (
     infinity_notes,
     note_lines,
     table_lines,
+    tail_notes,
 )
 from dpcontingency.inference.terms import SpecialTerm, maximal_terms
 
@@ -72,6 +74,8 @@ class Selection:
         As asked for.
     notes : tuple of str
         What a reader must know, models that could not be fitted among it.
+    n_boot : int or None
+        Bootstrap replicates behind each p-value; None for chi-square, or where there is none.
     """
 
     results: LogLinearResults
@@ -80,6 +84,7 @@ class Selection:
     direction: str
     at_infinity: tuple[str, ...]
     notes: tuple[str, ...]
+    n_boot: int | None = None
 
     def summary(self) -> str:
         """The path, the selected model and the notes as text, 78 columns wide."""
@@ -88,7 +93,7 @@ class Selection:
         column = {"bic": "bic", "aic": "aic", "lr": "pvalue"}[self.criterion]
         lines = [f"Stepwise search by {label}, direction: {self.direction}"]
         lines += broken(f"Start: {self.path['generating_class'].iloc[0]}", "]")
-        lines += table_lines(printed.rename(columns={"criterion": column}))
+        lines += table_lines(printed.rename(columns={"criterion": column}), self.n_boot)
         lines += broken(f"Selected: {self.results.generating_class}", "]")
         return "\n".join([*lines, *note_lines(self.notes)])
 
@@ -108,10 +113,10 @@ class Move(NamedTuple):
         """The step as the path names it."""
         return f"{'add' if self.adds else 'drop'} {self.term}"
 
-    def test(self, current: LogLinearResults) -> LikelihoodRatio:
+    def test(self, current: LogLinearResults, how: How = AUTO) -> LikelihoodRatio:
         """The test of the step's term."""
         pair = (current, self.fit) if self.adds else (self.fit, current)
-        return likelihood_ratio(*pair)
+        return likelihood_ratio(*pair, how)
 
     def gain(self, current: LogLinearResults) -> int:
         """By how many parameters the model after the step is larger: the df of the test."""
@@ -123,8 +128,10 @@ class _Search:
     """The models between main effects and ``upper``, fitted when they are first needed."""
 
     def __init__(
-        self, start: LogLinearModel, fits: Iterable[LogLinearResults], upper: Generators
+        self, start: LogLinearModel, fits: Iterable[LogLinearResults], upper: Generators, how: How
     ) -> None:
+        self.how = how
+        self.tails: dict[str, Tail] = {}
         self.start = start
         self.names = start.release.domain.names
         self.lower = mutual(start.release)
@@ -202,6 +209,9 @@ def step(
     direction: Direction = "both",
     alpha: float = 0.05,
     upper: str | Iterable[str | Sequence[str]] | None = None,
+    pvalue: PValue = "auto",
+    n_boot: int = DEFAULT_BOOT,
+    rng: Random = None,
 ) -> Selection:
     """Search for a hierarchical model, a term at a time.
 
@@ -222,6 +232,9 @@ def step(
         The level of ``criterion="lr"``.
     upper : str or iterable, optional
         A generating class that the search stays inside, by default the saturated model.
+    pvalue, n_boot, rng
+        Of ``criterion="lr"``, as in `compare`. A step whose p-value is not calibrated is not taken
+        and named in the notes.
 
     Returns
     -------
@@ -268,19 +281,21 @@ def step(
     model = start if isinstance(start, LogLinearModel) else start.model
     if not isinstance(start, LogLinearModel):
         require_maximum(start, RATIO)
-    search = _Search(
-        model, [] if isinstance(start, LogLinearModel) else [start], _scope(model, upper)
-    )
+    how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
+    fits = [] if isinstance(start, LogLinearModel) else [start]
+    search = _Search(model, fits, _scope(model, upper), how)
     with search.shown():
         current, path = _climb(search, criterion, direction, alpha)
     lost = tuple(fit.generating_class for fit in search.fits.values() if not fit.existence.exists)
-    notes = [NOT_VALID, NO_COST, *search.failures, *infinity_notes([current])]
+    notes = [NOT_VALID, NO_COST, *search.failures, *tail_notes(search.tails.items())]
+    notes += infinity_notes([current])
     if lost:
         notes.append(
             f"{len(lost)} of the {len(search.fits)} models that the search met have estimates at "
             "infinity or left open; at_infinity names them."
         )
-    return Selection(current, path, criterion, direction, lost, tuple(notes))
+    boot = how.replicates if criterion == "lr" else None
+    return Selection(current, path, criterion, direction, lost, tuple(notes), boot)
 
 
 def _climb(
@@ -300,7 +315,7 @@ def _climb(
             if (move.fit.generators, move.fit.model.special) not in seen
         ]
         if criterion == "lr":
-            best = _by_test(current, moves, alpha)
+            best = _by_test(search, current, moves, alpha)
         else:
             best = _by_criterion(current, n_params, moves, criterion)
         if best is None:
@@ -357,10 +372,10 @@ def _by_criterion(
 
 
 def _by_test(
-    current: LogLinearResults, moves: Sequence[Move], alpha: float
+    search: _Search, current: LogLinearResults, moves: Sequence[Move], alpha: float
 ) -> tuple[Move, float] | None:
     """The least needed term to drop, else the most needed one to add; with its p-value."""
-    tails = [(move, _log_pvalue(current, move)) for move in moves]
+    tails = [(move, _log_pvalue(search, current, move)) for move in moves]
     drops = [(m, p) for m, p in tails if not m.adds and p > math.log(alpha)]
     adds = [(m, p) for m, p in tails if m.adds and p < math.log(alpha)]
     if drops:
@@ -372,7 +387,10 @@ def _by_test(
     return move, math.exp(tail)
 
 
-def _log_pvalue(current: LogLinearResults, move: Move) -> float:
+def _log_pvalue(search: _Search, current: LogLinearResults, move: Move) -> float:
     """The logarithm of the p-value of the step's term; 0 for a term without parameters."""
-    test = move.test(current)
-    return chi2_logsf(test.statistic, test.df) if test.df > 0 else 0.0
+    test = move.test(current, search.how)
+    if test.df <= 0:
+        return 0.0
+    search.tails[move.action] = test.tail
+    return test.tail.log_pvalue

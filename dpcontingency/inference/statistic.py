@@ -27,6 +27,7 @@ Array = npt.NDArray[np.float64]
 Tables: TypeAlias = Replicates | InteractionReplicates
 
 MAX_DENSE = 20_000_000  # entries of a design that a bootstrap or a Wald test writes out
+MAX_WORK = 10**10  # of all replicates in one evaluation: a minute or two for a bootstrap
 SAME_DIRECTION = 1e-9
 
 
@@ -308,6 +309,14 @@ def _fits(model: Any, tables: Tables, null_fit: Any) -> ReplicateFits:
 
 def _dense(model: Any) -> Array:
     return np.asarray(model._design.matrix().toarray())
+
+
+def is_quick(hypothesis: Hypothesis, n_boot: int) -> bool:
+    """Whether so many replicates take no more than a minute or two, so that nobody has to ask."""
+    model, larger = hypothesis.model, hypothesis.alternative
+    models = [model, *([] if larger is None else [larger])]
+    work = sum(model.cells.replicate_work(m._design.n_columns) for m in models)
+    return bool(n_boot * work <= MAX_WORK)
 
 
 def can_write_out(hypothesis: Hypothesis) -> bool:

@@ -21,6 +21,7 @@ from dpcontingency.inference.testresult import TestResult
 from dpcontingency.inference.wide import affordable
 from dpcontingency.report import plots
 from dpcontingency.report.fit_tables import (
+    NOT_CALIBRATED,
     coefficients_table,
     comparison_table,
     criteria,
@@ -32,6 +33,7 @@ from dpcontingency.report.fit_tables import (
 )
 from dpcontingency.report.parts import (
     Block,
+    Cell,
     Column,
     Fact,
     Facts,
@@ -86,7 +88,7 @@ def _test(test: TestResult, count: int) -> Section:
     ]
     blocks: list[Block] = []
     if test.reason:
-        facts.append(Fact("reason", "Not done, because", test.reason))
+        facts.append(Fact("reason", f"{test.reason_label}, because", test.reason))
     else:
         facts += [
             Fact("calibration", "P-value from", test.calibration),
@@ -95,10 +97,16 @@ def _test(test: TestResult, count: int) -> Section:
         naive = noise_ignored(test)
         if naive is not None:
             facts.append(Fact("naive", "If the noise were ignored", naive_in_words(naive)))
+    if test.pvalue_is_bound:
+        facts.append(Fact("pvalue_is_bound", "The p-value is a bound", test.pvalue_text, True))
+    if math.isfinite(test.statistic):
+        tail = Cell(NOT_CALIBRATED, None)
+        if not test.reason:
+            tail = number(test.pvalue, pvalue_text(test.pvalue, test.n_boot))
         row = [
             number(test.statistic, f"{test.statistic:z.4f}"),
             number(test.df, str(test.df)),
-            number(test.pvalue, pvalue_text(test.pvalue)),
+            tail,
         ]
         columns = [
             Column("statistic", "Statistic"),
@@ -240,6 +248,8 @@ def _facts(fit: LogLinearResults) -> Iterator[Fact]:
 
 
 def _notes(fit: LogLinearResults) -> Iterator[str]:
+    for test, note in fit.gof().notes.items():
+        yield f"Goodness of fit, {test}: {note}"
     if not fit.existence.exists:
         yield fit.existence.reason
     if not fit.maximises_likelihood:

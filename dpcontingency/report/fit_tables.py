@@ -20,6 +20,7 @@ from dpcontingency.report.words import percent
 LARGEST = 12  # residuals that are listed
 BY = {"wald": "standard error", "score": "score", "profile": "likelihood ratio", "": ""}
 NO_MAXIMUM = "none (no maximum of the likelihood)"
+NOT_CALIBRATED = "not calibrated here"
 
 
 def criteria(fit: LogLinearResults, compared: Any = None) -> tuple[Cell, Cell]:
@@ -126,14 +127,15 @@ def differences_table(compared: Any) -> Table:
     rows = []
     for count in range(1, len(frame)):
         line = frame.iloc[count]
-        tested = math.isfinite(line["pvalue_diff"])
+        tested = math.isfinite(line["lr_diff"]) and line["df_diff"] > 0
+        tail = {"statistic": line["lr_diff"], "pvalue": line["pvalue_diff"]}
         rows.append(
             [
                 label(frame.index[count - 1]),
                 label(frame.index[count]),
                 _statistic(line["lr_diff"]),
                 number(line["df_diff"], f"{line['df_diff']:.0f}") if tested else BLANK,
-                number(line["pvalue_diff"], pvalue_text(line["pvalue_diff"])) if tested else BLANK,
+                _p(tail) if tested else BLANK,
             ]
         )
     columns = [
@@ -230,6 +232,8 @@ def _statistic(value: float) -> Cell:
 
 def _p(test: Any) -> Cell:
     """The p-value of a row of `gof` as printed; a saturated model has none."""
-    if math.isnan(test["pvalue"]):
+    if math.isnan(test["statistic"]):
         return Cell("none (df 0)" if test["df"] == 0 else NO_MAXIMUM, None)
+    if math.isnan(test["pvalue"]):
+        return Cell(NOT_CALIBRATED, None)
     return number(test["pvalue"], pvalue_text(test["pvalue"]))

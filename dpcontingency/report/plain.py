@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dpcontingency.inference.printing import is_bound
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.tables import GoodnessOfFit
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.release.release import Release
 from dpcontingency.report.tables import DELTA
@@ -40,6 +42,7 @@ def of_test(test: TestResult) -> dict[str, Any]:
         "df": test.df,
         "pvalue": _number(test.pvalue),
         "log_pvalue": _number(test.log_pvalue),
+        "pvalue_is_bound": test.pvalue_is_bound,
         "method": test.method,
         "n_boot": test.n_boot,
         "seed": test.seed,
@@ -49,8 +52,8 @@ def of_test(test: TestResult) -> dict[str, Any]:
     }
 
 
-def of_fit(fit: LogLinearResults) -> dict[str, Any]:
-    """A fit; what is not finite is None."""
+def of_fit(fit: LogLinearResults, gof: GoodnessOfFit | None = None) -> dict[str, Any]:
+    """A fit, with its goodness of fit as asked for, or else; what is not finite is None."""
     rows = fit.coefficients()
     numbers = ["estimate", "se_sampling", "se_privacy", "se", "z", "pvalue", "privacy_share"]
     coefficients = [
@@ -59,10 +62,12 @@ def of_fit(fit: LogLinearResults) -> dict[str, Any]:
         | {"interval": [_number(row["lower"]), _number(row["upper"])], "method": row["method"]}
         for name, row in rows.iterrows()
     ]
-    gof = [
+    gof = fit.gof() if gof is None else gof
+    tests = [
         {"test": str(name), "statistic": _number(row["statistic"]), "df": int(row["df"]),
-         "pvalue": _number(row["pvalue"])}
-        for name, row in fit.gof().iterrows()
+         "pvalue": _number(row["pvalue"]), "pvalue_is_bound": is_bound(row["pvalue"], gof.n_boot),
+         "note": gof.notes.get(str(name), "")}
+        for name, row in gof.iterrows()
     ]  # fmt: skip
     return {
         "private": fit.model.release.private,
@@ -80,7 +85,7 @@ def of_fit(fit: LogLinearResults) -> dict[str, Any]:
         "bic": fit.bic,
         "df_model": fit.df_model,
         "df_resid": fit.df_resid,
-        "gof": gof,
+        "gof": tests,
         "coefficients": coefficients,
     }
 

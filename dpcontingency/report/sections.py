@@ -205,6 +205,9 @@ def _gaps_of(fit: LogLinearResults) -> Iterator[tuple[str, str]]:
         yield f"{name}: a maximum", fit.reason
     if not fit.existence.exists:
         yield f"{name}: {', '.join(fit.existence.parameters)}", fit.existence.reason
+    gof = fit.gof()
+    for test in gof.index[gof["pvalue"].isna()].intersection(list(gof.notes)):
+        yield f"{name}: p-value of the {test} test of fit", gof.notes[test]
     if not fit.maximises_likelihood:
         yield (
             f"{name}: AIC, BIC and the likelihood ratio",
