@@ -14,7 +14,6 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
 from dpcontingency._labels import on_one_line
-from dpcontingency.inference.calibration import chi_square
 from dpcontingency.inference.wide import WIDE_ERROR
 
 WIDTH = 78
@@ -174,7 +173,7 @@ def _tail(probability: float) -> str:
 
 def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
     """What stands above the coefficients: two columns of names and values."""
-    gof = _goodness(results)
+    gof = results.gof()
     release = results.model.release
     left = [
         ("Method:", method_text(results)),
@@ -358,25 +357,9 @@ def _notes_on_rows(results: Any, alpha: float) -> list[str]:
     return notes
 
 
-def _goodness(results: Any) -> pd.DataFrame:
-    """The tests of `gof`, with no p-value where chi-square is not the law, and why: ``doubt``."""
-    frame = results.gof()
-    doubts = []
-    for kind, test in zip(("lr", "score"), frame.itertuples(), strict=True):
-        known = test.df > 0 and np.isfinite(test.statistic)
-        holds = not known or chi_square(kind, results)
-        doubts.append("" if holds else holds.reason)
-    frame["pvalue"] = np.where(np.array(doubts) == "", frame["pvalue"], np.nan)
-    return pd.DataFrame(frame).assign(doubt=doubts)
-
-
 def _notes_on_gof(results: Any) -> list[str]:
-    """Why a statistic in the header has no p-value."""
-    return [
-        f"{name} chi2 has no p-value, because {doubt}."
-        for name, doubt in zip(("LR", "Score"), _goodness(results)["doubt"], strict=True)
-        if doubt
-    ]
+    """Why a statistic in the header has no p-value, or what is doubtful about it."""
+    return [f"Goodness of fit, {name}: {note}" for name, note in results.gof().notes.items()]
 
 
 def _short_total(release: Any) -> str:
