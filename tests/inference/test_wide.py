@@ -1,7 +1,7 @@
 """Coefficients whose standard error says little: what is printed of them holds, at every door."""
 
-import re
 import json
+import re
 import warnings
 from pathlib import Path
 
