@@ -119,6 +119,7 @@ FLOORS = {
     "inference.pvalues": 5,
     "inference.tables": 5,
     "inference.comparison": 5,
+    "inference.common_table": 5,
     "inference.fits": 4,
     "inference.outcome": 4,
     "inference.wide": 4,

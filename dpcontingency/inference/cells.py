@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import Any, TypeAlias
 
@@ -28,17 +28,39 @@ def release_from_dict(content: Mapping[str, Any]) -> AnyRelease:
 
 
 @singledispatch
-def part_for(release: AnyRelease, generators: Generators) -> AnyRelease:
-    """The part of a release that a model with these generators is fitted to: all of it.
+def margin_of(release: AnyRelease, names: Sequence[str]) -> AnyRelease:
+    """All that a release says of some factors and of no others, in the order given.
 
-    Of a release of margins that is too large to be used as a whole, the margins of the generators.
+    Raises
+    ------
+    PrivacyError
+        If released margins say nothing of any of them.
+    ReleaseError
+        If the law of the margin's noise has no simple form.
+    """
+    return release.margin(*names)
+
+
+@margin_of.register
+def _margin_of_margins(release: MarginRelease, names: Sequence[str]) -> AnyRelease:
+    return release.collapse(*names)
+
+
+@singledispatch
+def part_for(
+    release: AnyRelease, generators: Generators, names: Sequence[str] | None = None
+) -> AnyRelease:
+    """The part of a release that a model with these generators is fitted to.
+
+    It is the margin of some factors, all by default; of released margins that are too large to be
+    used as a whole, the margins of the generators.
 
     Raises
     ------
     ModelError
         If the release says nothing of these margins.
     """
-    return release
+    return release if names is None else margin_of(release, names)
 
 
 @singledispatch
@@ -80,7 +102,9 @@ def _of_margins(release: MarginRelease) -> Likelihood:
 
 
 @part_for.register
-def _part_of_margins(release: MarginRelease, generators: Generators) -> AnyRelease:
+def _part_of_margins(
+    release: MarginRelease, generators: Generators, names: Sequence[str] | None = None
+) -> AnyRelease:
     for generator in generators:
         if not any(set(generator) <= set(margin) for margin in release.margins):
             known = "".join("[" + " ".join(margin) + "]" for margin in release.margins[:8])
@@ -88,6 +112,8 @@ def _part_of_margins(release: MarginRelease, generators: Generators) -> AnyRelea
                 f"The margin of {', '.join(generator)} was not released, so no model with it can "
                 f"be fitted. Released: {known}{'...' if len(release.margins) > 8 else ''}."
             )
+    if names is not None:
+        release = release.collapse(*names)
     if fits_in_memory(release) or not any(generators):
         return release
     return release.restrict(generators)

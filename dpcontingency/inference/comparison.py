@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dpcontingency.errors import ModelError
+from dpcontingency.inference.common_table import common_table, difference
 from dpcontingency.inference.existence import Span
 from dpcontingency.inference.formula import Generators, generating_class, show, subsets
 from dpcontingency.inference.held import require_maximum
@@ -115,7 +116,9 @@ def compare(
     ----------
     *results : LogLinearResults
         Fits to the same release, in any order. Ordered by size, each model must hold all terms
-        of the one before it; with special terms, be able to stand for all its columns.
+        of the one before it; with special terms, be able to stand for all its columns. Where they
+        name different factors, all are compared on the margin that has the factors of each; see
+        `common_table`.
     pvalue : {"auto", "asymptotic", "bootstrap"}
         Chi-square where it holds (`calibration.chi_square`), with the reason in the notes where
         there is therefore no p-value; chi-square everywhere, with a note where it is doubtful; or
@@ -166,7 +169,7 @@ def compare(
     [A C M]            0.0000   0    0.3740      1.0
     """
     how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
-    ordered = _nested(results)
+    ordered, refitted = _nested(results)
     rows: list[Fitted] = [*ordered]
     top = Saturated.over(ordered[-1])
     if top.generating_class != ordered[-1].generating_class:
@@ -199,7 +202,7 @@ def compare(
         for (smaller, larger), test in zip(pairwise(rows), changes[1:], strict=True)
         if larger is not top
     ]
-    notes = [*test_notes(ordered[0], how), *tail_notes(named)]
+    notes = [*test_notes(ordered[0], how), *refitted, *tail_notes(named)]
     notes += [*infinity_notes(ordered), *face_notes(ordered)]
     return ModelTable(title, frame, tuple(notes), how.replicates)
 
@@ -233,7 +236,8 @@ def drop1(
     Notes
     -----
     The statistic and its reference distribution are those of `compare`; the p-values are of one
-    test each, without regard to the number of tests.
+    test each, without regard to the number of tests. Every model is fitted to the table of the
+    larger one: without the last term of a factor, its levels are equally likely.
     """
     how = How(pvalue=pvalue, n_boot=n_boot, rng=rng).seeded()
     require_maximum(result, RATIO)
@@ -318,22 +322,12 @@ def failure(smaller: Fitted, larger: Fitted) -> str:
 def refit(model: Any, generators: Generators, special: Iterable[SpecialTerm] = ()) -> Any:
     """The fit of another model of the same release, in the same coding.
 
-    Special terms that are idle, because the rest can stand for all their columns, are left out.
+    It stays on the table of the first, also where it names fewer factors. Special terms that are
+    idle, because the rest can stand for all their columns, are left out.
     """
-
-    def other(terms: Iterable[SpecialTerm]) -> Any:
-        texts = [term.formula for term in terms]
-        return type(model)(
-            model.release,
-            generators,
-            coding=model.coding,
-            special_terms=texts,
-            offset=model.offset,
-        )
-
-    made = other(special)
+    made = model.sibling(generators, special)
     if made.idle:
-        made = other([term for term in made.special if term not in made.idle])
+        made = model.sibling(generators, [t for t in made.special if t not in made.idle])
     return made.fit(warn_convergence=False)
 
 
@@ -396,8 +390,14 @@ def holds(larger: Any, smaller: Any) -> bool:
     )
 
 
-def _nested(results: Sequence[Any]) -> list[Any]:
-    """The fits from the smallest model to the largest, or the reason why there is no such row."""
+def _nested(results: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """The fits to one table from the smallest model to the largest, and notes of how they were had.
+
+    Raises
+    ------
+    ModelError
+        If there is no such row, with the reason.
+    """
     if not results:
         raise ModelError("compare takes one fit or more: the results of LogLinearModel.fit.")
     for result in results:
@@ -408,8 +408,10 @@ def _nested(results: Sequence[Any]) -> list[Any]:
             )
     for result in results:
         require_maximum(result, RATIO)
+    results, notes = common_table(results)
     for result in results[1:]:
-        _check_same_release(results[0].model.release, result.model.release)
+        if why := difference(results[0].model.release, result.model.release):
+            raise ModelError(why)
         _check_offsets(results[0].model, result.model)
     names = results[0].model.release.domain.names
 
@@ -427,25 +429,7 @@ def _nested(results: Sequence[Any]) -> list[Any]:
                 f"{one} is not nested in {other}, so no likelihood ratio compares them. Compare "
                 "each with a model that holds both, or look at their AIC or BIC."
             )
-    return ordered
-
-
-def _check_same_release(one: Any, other: Any) -> None:
-    """Refuse fits that do not share a likelihood: same table, same law, same public totals."""
-    if one is other:
-        return
-    if not one.says_the_same_as(other):
-        raise ModelError(
-            "The models were fitted to different releases, whose likelihoods cannot be compared. "
-            "Fit all of them to one release; of margins that are too many to be used together, to "
-            "one release.restrict(margins)."
-        )
-    totals = (one.totals is None) == (other.totals is None)
-    if one.strata != other.strata or not totals or not np.array_equal(one.totals, other.totals):
-        raise ModelError(
-            "The models were fitted under different sampling schemes: the public totals or the "
-            "strata differ. Fit all of them to one release."
-        )
+    return ordered, notes
 
 
 def _check_offsets(one: Any, other: Any) -> None:

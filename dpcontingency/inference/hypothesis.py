@@ -248,12 +248,13 @@ def model_test(
     n_boot: int = DEFAULT_BOOT,
     rng: Random = None,
 ) -> TestResult:
-    """Test a model against the saturated one.
+    """Test a model against the saturated one of the table that it is fitted to.
 
     Parameters
     ----------
     model : LogLinearModel or LogLinearResults
-        The null model, or a fit of it.
+        The null model, or a fit of it. Its table is the margin of the factors that it names: a
+        restriction on these alone is tested, unless it was made with ``left_out="uniform"``.
     statistic, pvalue, n_boot, rng
         As in `independence_test`.
 
@@ -279,7 +280,7 @@ def model_test(
         )
     hypothesis = Hypothesis(
         name="model test",
-        null=f"the model {null.generating_class}",
+        null=f"the model {null.generating_class}{null.uniformity}",
         call=f"dpc.model_test({model_code(null)})",
         model=null,
     )
@@ -354,6 +355,8 @@ def table_or_margins(release: Any) -> AnyRelease:
 def model_code(model: LogLinearModel, data: str = "release") -> str:
     """Python that makes a model of a release again; `data` is Python for the release."""
     options = "" if model.coding == "treatment" else f", coding={model.coding!r}"
+    if model.named and model.uniform_factors:
+        options += ", left_out='uniform'"
     if model.special_terms:
         options += f", special_terms={list(model.special_terms)!r}"
     if model.offset is not None:

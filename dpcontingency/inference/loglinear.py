@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from dpcontingency.inference.existence import (
     null_directions,
     of_levels_in_use,
 )
+from dpcontingency.inference.families import in_a_row
 from dpcontingency.inference.fits import Fit
 from dpcontingency.inference.formula import (
     Generators,
@@ -50,6 +51,7 @@ from dpcontingency.inference.outcome import fit_at
 from dpcontingency.inference.parameters import extended_parameters, hierarchical_parameters
 from dpcontingency.inference.penalty import PenalisedLikelihood
 from dpcontingency.inference.results import LogLinearResults
+from dpcontingency.inference.terms import SpecialTerm
 from dpcontingency.release import files
 from dpcontingency.release.exports import is_unicode
 from dpcontingency.release.margins import MarginRelease
@@ -61,6 +63,7 @@ Array = npt.NDArray[np.float64]
 Coding = Literal["treatment", "sum"]
 Method = Literal["ml", "normal"]
 Penalty = Literal["jeffreys"]
+LeftOut = Literal["margin", "uniform"]
 
 START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin near 0 needs more
 # At an interior maximum the open Newton step is quadratically small; along a direction in which
@@ -79,7 +82,8 @@ class LogLinearModel(LikelihoodModel):
     ----------
     release : Release or MarginRelease
         The noisy table, whose shrunken estimate is never used; or noisy margins, each generator
-        inside one of them. Of these the domain may be of any size (see Notes).
+        inside one of them. Of these the domain may be of any size (see Notes). The model is fitted
+        to the margin of the factors that it names.
     generators : str or iterable
         The generating class: ``"[Admit Dept][Gender Dept]"`` or
         ``[("Admit", "Dept"), ("Gender", "Dept")]``.
@@ -91,19 +95,40 @@ class LogLinearModel(LikelihoodModel):
         coding only.
     offset : array_like, shape ``release.domain.shape``, optional
         A known part of the log probabilities, up to a constant in each stratum: log p for a model
-        of departures from given probabilities p.
+        of departures from given probabilities p. It is about every factor, so that none is left
+        out.
+    left_out : {"margin", "uniform"}
+        What becomes of the factors that neither generators nor special terms name. They are summed
+        over: the model is of the margin of the others, the strata among them. Or their levels are
+        taken to be equally likely, and the model is fitted to the whole release.
+
+    Attributes
+    ----------
+    release : Release or MarginRelease
+        What the model is fitted to: the margin of the factors that it names, or the whole release.
+    source : Release or MarginRelease
+        The release that was given. Results read from a file know the fitted one alone.
+    source_factors : tuple of str
+        The factors of the release that was given, from a file too.
 
     Raises
     ------
     ModelError
         If a name is unknown, a factor lacks the scores or levels that a term needs, special terms
-        are asked for in sum coding, or the offset is not finite or has another shape.
+        are asked for in sum coding, the offset is not finite or has another shape, or ``left_out``
+        is unknown.
 
     Notes
     -----
     With public totals there is no intercept, and terms inside the strata are fixed by design and
     have no parameter; the strata margin is added to the model where it is missing. Every factor
     is categorical whatever its labels look like, unless a term ``score(...)`` asks for numbers.
+
+    Without noise, a factor that a model leaves out changes no coefficient. With noise it does if
+    its levels are taken to be equally likely and are not: the likelihood then shares the noise out
+    by a table that is wrong, and the coefficients of other factors are biased (METHODS 3.1). A
+    model that names no factor at all, ``LogLinearModel(release, [])``, can only be that of equally
+    likely cells (in each stratum), and is fitted to the whole release.
 
     A release of margins whose joint table has more than 10^7 cells is fitted exactly on a junction
     tree of the released margins, which has small cliques where these are decomposable, or nearly
@@ -139,8 +164,15 @@ class LogLinearModel(LikelihoodModel):
         coding: Coding = "treatment",
         special_terms: Sequence[str] = (),
         offset: npt.ArrayLike | None = None,
+        left_out: LeftOut = "margin",
     ) -> None:
         check_release(release)
+        if left_out not in get_args(LeftOut):
+            raise ModelError(
+                f"{argument('left_out')} is 'margin', which sums over the factors that the model "
+                f"does not name, or 'uniform', which takes their levels to be equally likely; got "
+                f"{shown(left_out)}."
+            )
         if coding not in ("treatment", "sum"):
             raise ModelError(f"The coding is 'treatment' or 'sum'; got {coding!r}.")
         self.coding = coding
@@ -156,7 +188,13 @@ class LogLinearModel(LikelihoodModel):
                 "Use coding='treatment'."
             )
         involved = tuple(tuple(sorted(term.involved)) for term in self.special)
-        self.release = release = part_for(release, (*self.generators, *involved))
+        self.source, self.source_factors = release, names
+        parts = (*self.generators, *involved)
+        used = set[str]().union(*parts)
+        self.named = tuple(filter(used.__contains__, names))
+        whole = left_out == "uniform" or offset is not None or not (asked or involved)
+        whole = whole or self.named == names
+        self.release = release = part_for(release, parts, None if whole else self.named)
         # Of either kind of release; first, because it refuses tables too large to write down.
         self.cells: Any = likelihood_of(release)
         self.space = self.cells.space_of(release.domain.shape)
@@ -197,7 +235,12 @@ class LogLinearModel(LikelihoodModel):
 
     @classmethod
     def from_formula(
-        cls, formula: str, release: AnyRelease, *, coding: Coding = "treatment"
+        cls,
+        formula: str,
+        release: AnyRelease,
+        *,
+        coding: Coding = "treatment",
+        left_out: LeftOut = "margin",
     ) -> LogLinearModel:
         """The model that a patsy right-hand side in the factors spans.
 
@@ -207,9 +250,11 @@ class LogLinearModel(LikelihoodModel):
             Such as ``"Admit*Dept + Gender*Dept"``. Only factor names (plain, in backticks or as
             ``Q("...")``), ``+ - * : / ** ( )`` and the terms below: a formula is data and nothing
             in it is run.
-        release : Release
-            The noisy table.
+        release : Release or MarginRelease
+            The noisy table, or margins.
         coding : {"treatment", "sum"}
+            As for the class.
+        left_out : {"margin", "uniform"}
             As for the class.
 
         Notes
@@ -238,7 +283,22 @@ class LogLinearModel(LikelihoodModel):
         check_release(release)
         margins, special = read_formula(formula, release.domain.names)
         texts = [term.formula for term in special]
-        return cls(release, margins, coding=coding, special_terms=texts)
+        return cls(release, margins, coding=coding, special_terms=texts, left_out=left_out)
+
+    def sibling(
+        self, generators: Generators, special: Iterable[SpecialTerm] = ()
+    ) -> LogLinearModel:
+        """Another model of the same table, in the same coding, whatever factors it leaves out."""
+        made = type(self)(
+            self.release,
+            generators,
+            coding=self.coding,
+            special_terms=[term.formula for term in special],
+            offset=self.offset,
+            left_out="uniform",
+        )
+        made.source, made.source_factors = self.source, self.source_factors
+        return made
 
     # -- what the model is ---------------------------------------------------------------------
 
@@ -266,6 +326,30 @@ class LogLinearModel(LikelihoodModel):
         names = self.release.domain.names
         special = [sorted(term.involved, key=names.index) for term in self.special]
         return generating_class([*self.generators, *special], names)
+
+    @property
+    def uniform_factors(self) -> tuple[str, ...]:
+        """The factors of the table whose levels the model takes to be equally likely."""
+        if self.offset is not None:
+            return ()
+        return tuple(name for name in self.release.domain.names if name not in self.named)
+
+    @property
+    def fitted_to(self) -> str:
+        """Which table was fitted, in words; empty where it is the whole release."""
+        factors = self.release.domain.names
+        table = " x ".join(map(str, factors))
+        if set(factors) != set(self.source_factors):
+            table = f"margin {table}"
+        elif not self.uniform_factors:
+            return ""
+        return table + self.uniformity
+
+    @property
+    def uniformity(self) -> str:
+        """Which levels are equally likely, as a clause; empty where none are."""
+        factors = self.uniform_factors
+        return f", levels of {in_a_row(factors)} equally likely" if factors else ""
 
     @property
     def n_cells(self) -> int:
@@ -642,7 +726,7 @@ def load_results(path: str | Path) -> LogLinearResults:
     content = files.read(path, files.RESULTS)
     if isinstance(content.get("fit"), dict):  # of a file from before there was a choice
         content = {**content, "fit": {"method": "ml", "penalty": None, **content["fit"]}}
-    given = {"special_terms", "offset"} & content.keys()
+    given = {"special_terms", "offset", "source_factors"} & content.keys()
     names = {"release", "generators", "coding", "fit"} | given
     return read_back("file of results", names, content, _read_results)
 
@@ -656,11 +740,21 @@ def _read_results(content: Mapping[str, Any]) -> LogLinearResults:
         coding=content["coding"],
         special_terms=content.get("special_terms", ()),
         offset=content.get("offset"),
+        left_out="uniform",  # the file holds what was fitted, so that nothing is summed over
     )
+    model.source_factors = _read_factors(content, model)
     fit = Fit.from_dict(content["fit"])
     if not fit.is_of(len(model.exog_names), model.space.size):
         raise ReleaseError("its fit is not one of its model")
     return LogLinearResults(model, fit)
+
+
+def _read_factors(content: Mapping[str, Any], model: LogLinearModel) -> tuple[str, ...]:
+    """The factors of the release that a model in a file was given, those of its own among them."""
+    names = content.get("source_factors", model.source_factors)
+    if not (all(isinstance(name, str) for name in names) and {*names} >= {*model.named}):
+        raise ReleaseError("its factors are not those of its release")
+    return tuple(names)
 
 
 # The results module knows no model class, so the way back is given to it here.

@@ -63,7 +63,8 @@ def hierarchical(
     alternative itself.
     """
     release = Release.exact(SCALE * alternative, domain)
-    fit = LogLinearModel(release, generators).fit(warn_convergence=False)
+    model = LogLinearModel(release, generators, left_out="uniform")
+    fit = model.fit(warn_convergence=False)
     if not fit.converged:
         raise ModelError(
             f"The null model {fit.generating_class} could not be fitted to the alternative: "

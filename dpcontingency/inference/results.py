@@ -516,6 +516,8 @@ class LogLinearResults(CellResults):
             content["special_terms"] = list(model.special_terms)
         if model.offset is not None:
             content["offset"] = model.offset.tolist()
+        if model.source_factors != model.release.domain.names:
+            content["source_factors"] = list(model.source_factors)
         return content
 
     def __repr__(self) -> str:

@@ -221,7 +221,8 @@ def step(
     Parameters
     ----------
     start : LogLinearModel or LogLinearResults
-        Where the search starts.
+        Where the search starts. It is a search among the models of the factors that the start
+        names, all fitted to one table, the start's.
     criterion : {"bic", "aic", "lr"}
         The step with the lowest BIC or AIC is taken while it is lower than the model's own, or
         equal with a term less. ``"lr"`` drops the term with the largest p-value above ``alpha``;
@@ -287,8 +288,9 @@ def step(
     with search.shown():
         current, path = _climb(search, criterion, direction, alpha)
     lost = tuple(fit.generating_class for fit in search.fits.values() if not fit.existence.exists)
-    notes = [NOT_VALID, NO_COST, *search.failures, *tail_notes(search.tails.items())]
-    notes += infinity_notes([current])
+    table = model.fitted_to and f"The search is on the {model.fitted_to}, of the factors named."
+    notes = [NOT_VALID, NO_COST, *filter(None, [table]), *search.failures]
+    notes += [*tail_notes(search.tails.items()), *infinity_notes([current])]
     if lost:
         notes.append(
             f"{len(lost)} of the {len(search.fits)} models that the search met have estimates at "
@@ -336,11 +338,18 @@ def _scope(model: LogLinearModel, upper: str | Iterable[str | Sequence[str]] | N
     names = release.domain.names
     limit = generating_class(release.margins, names)  # no model goes beyond what was released
     if upper is not None:
-        limit = generating_class([*generating_class(upper, names), release.strata], names)
+        asked = generating_class(upper, model.source.domain.names)
+        if beyond := [name for margin in asked for name in margin if name not in names]:
+            raise ModelError(
+                f"The upper model names {shown(beyond[0])}, which the start "
+                f"{model.generating_class} does not. Start from a model that names every factor "
+                "of the upper one, each by its main effect at least."
+            )
+        limit = generating_class([*asked, release.strata], names)
     if not is_nested(mutual(release), model.generators):
         raise ModelError(
             f"The search keeps all main effects, and {model.generating_class} lacks some. Start "
-            "it from a model that names every factor, or search on a margin of the release."
+            "it from a model that names every factor, or leave out left_out='uniform'."
         )
     if not is_nested(model.generators, limit):
         raise ModelError(

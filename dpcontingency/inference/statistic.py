@@ -66,7 +66,7 @@ class Hypothesis:
     def saturated(self) -> Any:
         """The alternative written out as a model."""
         release = self.model.release
-        return self.alternative or type(self.model)(release, release.margins)
+        return self.alternative or type(self.model)(release, release.margins, left_out="uniform")
 
 
 class TestStatistic(ABC):

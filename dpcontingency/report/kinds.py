@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from dpcontingency.errors import DPContingencyError, PrivacyError, ReleaseError
-from dpcontingency.inference.cells import AnyRelease, part_for
+from dpcontingency.inference.cells import AnyRelease, margin_of, part_for
 from dpcontingency.inference.families import in_a_row
 from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.release.margins import MarginRelease
@@ -73,9 +73,9 @@ class Kind(ABC):
     def half_widths(self, margin: Any) -> Array:
         """Half the width of the intervals of a margin's cells, for the noise alone."""
 
-    @abstractmethod
     def part(self, names: Sequence[str]) -> Any:
         """The release of some factors, as models and tests of them have it."""
+        return margin_of(self.release, names)
 
     @abstractmethod
     def same(self, one: Any, other: Any) -> bool:
@@ -183,10 +183,6 @@ class OfTable(Kind):
         """By the law of the noise."""
         return margin.noise.half_widths(LEVEL)
 
-    def part(self, names: Sequence[str]) -> Release:
-        """A margin."""
-        return self.release.margin(*names)
-
     def same(self, one: Release, other: Release) -> bool:
         """The same noisy cells."""
         return isinstance(other, Release) and np.allclose(one.noisy, other.noisy, SAME, SAME)
@@ -233,10 +229,6 @@ class OfMargins(Kind):
     def half_widths(self, margin: MarginRelease) -> Array:
         """By the normal law."""
         return np.asarray(stats.norm.isf((1 - LEVEL) / 2) * margin.noise_sd)
-
-    def part(self, names: Sequence[str]) -> MarginRelease:
-        """All that is known of some factors."""
-        return self.release.collapse(*names)
 
     def same(self, one: MarginRelease, other: MarginRelease) -> bool:
         """The same noisy contrasts with the same noise; the other may have only some of them."""

@@ -134,10 +134,13 @@ def _place(models: Sequence[LogLinearResults], chosen: LogLinearResults) -> int:
 
 
 def _data(kind: Kind, fit: LogLinearResults) -> str:
-    """The release that a model is of, in Python."""
-    names = fit.model.release.domain.names
-    part = "release" if names == kind.release.domain.names else kind.part_code(names)
-    return part + kind.restriction_code(fit)
+    """The release that a model is of, in Python; a model takes the margin of its factors itself."""
+    model, release = fit.model, kind.release
+    names = model.release.domain.names
+    ordered = tuple(filter(names.__contains__, release.domain.names))
+    takes = not model.uniform_factors and model.offset is None and {*release.strata} <= {*names}
+    whole = names == release.domain.names or (takes and names == ordered)
+    return ("release" if whole else kind.part_code(names)) + kind.restriction_code(fit)
 
 
 def _options(fit: LogLinearResults) -> str:
