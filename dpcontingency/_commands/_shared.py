@@ -149,13 +149,15 @@ def loss(mu: float | None, epsilon: float | None, delta: float | None, rho: floa
     return GDP.from_epsilon_delta(epsilon, delta)
 
 
-def model_of(release: AnyRelease, generators: str | None, formula: str | None) -> LogLinearModel:
+def model_of(
+    release: AnyRelease, generators: str | None, formula: str | None, left_out: str = "margin"
+) -> LogLinearModel:
     """The model, said in exactly one of two notations."""
     if (not generators and not formula) or (generators and formula):
         misuse('Say the model in one way: "[A B][B C]", or --formula "A*B + B*C".')
     if formula is not None:
-        return LogLinearModel.from_formula(formula, release)
-    return LogLinearModel(release, generators or "")
+        return LogLinearModel.from_formula(formula, release, left_out=left_out)  # type: ignore[arg-type]
+    return LogLinearModel(release, generators or "", left_out=left_out)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ files

@@ -18,11 +18,13 @@ from dpcontingency._commands._shared import (
     opened,
     print_json,
 )
+from dpcontingency.inference.loglinear import LeftOut
 from dpcontingency.inference.pvalues import DEFAULT_BOOT, PValue
 from dpcontingency.report import plain
 
 JSON_KEYS = (
-    "private", "model", "generators", "special_terms", "coding", "method", "penalty", "converged",
+    "private", "model", "generators", "special_terms", "factors", "equally_likely",
+    "coding", "method", "penalty", "converged",
     "reason", "not_estimable", "llf", "aic", "bic", "df_model", "df_resid", "gof", "coefficients",
 )  # fmt: skip
 EPILOG = epilog(
@@ -49,6 +51,14 @@ def run(
             help='Instead of MODEL: a formula such as "A*B + B*C" or "A + B + Symm(A, B)".',
         ),
     ] = None,
+    left_out: Annotated[
+        str,
+        choice(
+            get_args(LeftOut),
+            "Factors that the model does not name: summed over (margin), or with equally likely "
+            "levels (uniform).",
+        ),
+    ] = "margin",
     method: Annotated[
         str, choice(("ml", "normal"), "ml: maximum likelihood; normal: minimum chi-square.")
     ] = "ml",
@@ -83,7 +93,7 @@ def run(
     '[`my a` B]'.
     """
     target = None if output is None else fresh(output, force, release)
-    results = model_of(opened(release), model, formula).fit(
+    results = model_of(opened(release), model, formula, left_out).fit(
         method=method,  # type: ignore[arg-type]
         penalty=penalty,  # type: ignore[arg-type]
         warn_convergence=False,

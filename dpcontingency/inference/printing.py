@@ -196,12 +196,14 @@ def _facts(results: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
 
 def _header(results: Any) -> SimpleTable:
     facts = _facts(results)
-    title = f"Log-linear model {results.generating_class}"
+    lines = broken(on_one_line(f"Log-linear model {results.generating_class}"), "]")
+    if table := results.model.fitted_to:
+        lines += broken(on_one_line(f"Fitted to: {table}"), " ", "  ")
     return SimpleTable(
         [[value, f" {name}", other] for (_, value), (name, other) in facts],
         headers=None,
         stubs=[name for (name, _), _ in facts],
-        title="\n".join(broken(on_one_line(title), "]")),
+        title="\n".join(lines),
         txt_fmt=dict(fmt_2cols, data_fmts=["%s", "%s", "%s"], data_aligns="rlr"),
     )
 
@@ -314,10 +316,6 @@ def _plain_notes(results: Any, alpha: float) -> list[str]:
             "the released table: use differences between fits of one release only."
         )
     notes += [*_notes_on_rows(results, alpha), *_notes_on_gof(results)]
-    used = set[str]().union(*results.model.associations)
-    unused = [name for name in release.domain.names if name not in used]
-    if unused:
-        notes.append(f"Not in the model, so equally likely levels: {', '.join(unused)}.")
     if aliased := results.model.aliased:
         reason = "the other columns of the model can stand for them"
         if not results.model.special_terms:

@@ -236,6 +236,7 @@ def _unknown_ends(frame: pd.DataFrame) -> pd.Series:
 def _facts(fit: LogLinearResults) -> Iterator[Fact]:
     release = fit.model.release
     yield Fact("generating_class", "Generating class", fit.generating_class)
+    yield Fact("fitted_to", "Fitted to", fit.model.fitted_to or "the whole release")
     yield Fact("method", "Method", method_text(fit))
     yield Fact("coding", "Coding", _coding(fit.model.coding), fit.model.coding)
     yield Fact("records", "Records", total_text(release), fit.n_total)
