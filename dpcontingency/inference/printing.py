@@ -203,7 +203,8 @@ def _header(results: Any) -> SimpleTable:
         [[value, f" {name}", other] for (_, value), (name, other) in facts],
         headers=None,
         stubs=[name for (name, _), _ in facts],
-        title="\n".join(lines),
+        # Statsmodels would centre several lines as if they were one.
+        title="\n".join(lines if len(lines) == 1 else [line.center(WIDTH) for line in lines]),
         txt_fmt=dict(fmt_2cols, data_fmts=["%s", "%s", "%s"], data_aligns="rlr"),
     )
 

@@ -125,7 +125,7 @@ def test_nothing_half_written_stays(folder, tmp_path, monkeypatch, command, fail
 
     old = tmp_path / "old.svg" if command == "plan" else tmp_path / "old.html"
     old.write_text("before")
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(_writing.os, "fsync", fail)
     args = {
         "release": ("release", RECORDS, "--domain", DOMAIN, "--mu", 1, "--output", old),
         "fit": ("fit", folder / "r.json", "[A]", "--output", old),

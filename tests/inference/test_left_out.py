@@ -127,7 +127,7 @@ def test_comparisons_work_on_the_table_that_holds_every_model():
     dropped = large.drop1().table
     assert dropped.loc["[C]", "df"] == 1  # of C alike, on the same table
     searched = dpc.step(dpc.LogLinearModel(release, "[A][B]"))
-    assert searched.model.release.domain.names == ("A", "B")
+    assert any("margin A x B" in note for note in searched.notes)
 
 
 def test_a_fit_from_a_file_knows_its_own_table_alone(tmp_path):
@@ -150,7 +150,8 @@ def test_a_fit_from_a_file_knows_its_own_table_alone(tmp_path):
 def test_the_header_says_which_table(tmp_path):
     release = random_release(7)
     fit = dpc.LogLinearModel(release, "[A B]").fit(**FITS)
-    assert "Fitted to: margin A x B\n" in str(fit.summary()).replace(" \n", "\n")
+    lines = [line.strip() for line in str(fit.summary()).splitlines()]
+    assert lines[:2] == ["Log-linear model [A B]", "Fitted to: margin A x B"]
     uniform = dpc.LogLinearModel(release, "[A B]", left_out="uniform").fit(**FITS)
     said = " ".join(str(uniform.summary()).split())
     assert "Fitted to: A x B x C x D, levels of C and D equally likely" in said
@@ -169,7 +170,7 @@ def test_the_command_line_says_it_too(tmp_path):
 
 
 def test_what_is_neither_is_refused():
-    with pytest.raises(ModelError, match=r"left_out is 'margin', .* got 'joint'"):
+    with pytest.raises(ModelError, match=r"`left_out` is 'margin', .* got 'joint'"):
         dpc.LogLinearModel(random_release(1), "[A]", left_out="joint")
 
 

@@ -57,6 +57,8 @@ def test_what_the_command_line_cannot_say_has_python_only(release):
     assert "command" not in codes(release, models=fits)
     assert ".fit(penalty='jeffreys')" in codes(release, models=fits)["python"]
     of_margin = [dpc.LogLinearModel(release.margin("A", "B x"), [("A",), ("B x",)]).fit()]
+    assert "--model '[A][`B x`]'" in codes(release, models=of_margin)["command"].replace("\\", "")
+    of_margin = [dpc.LogLinearModel(release.margin("B x", "A"), [("A",), ("B x",)]).fit()]
     assert "command" not in codes(release, models=of_margin)
     assert "command" not in codes(release, tests=[dpc.model_test(of_margin[0])])
     score = dpc.independence_test(release, "A", "B x", statistic="score")
