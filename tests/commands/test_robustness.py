@@ -21,7 +21,6 @@ from dpcontingency.domain import Domain
 from dpcontingency.errors import PrecisionWarning
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
-from dpcontingency.release import files
 from dpcontingency.release.release import Release
 from tests.command_line import invoke, refused, run
 

@@ -154,6 +154,7 @@ def test_many_factors_are_drawn_as_far_as_they_fit():
 
 
 @pytest.mark.parametrize("values", [[[0, 0], [0, 0]], [[-1.5, -0.2], [-3, -1]], [[4, 9]], [[3]]])
+@pytest.mark.filterwarnings("ignore:No cell is below 0")  # with noise of 1e5
 def test_odd_tables_are_drawn(values):
     values = np.asarray(values, dtype=float)
     domain = Domain({"A": list(range(values.shape[0])), "$B$": list(range(values.shape[1]))})
