@@ -98,6 +98,7 @@ FLOORS = {
     "inference.existence": 4,
     "inference.limits": 4,
     "inference.newton": 4,
+    "inference.maxima": 4,
     "inference.replicates": 4,
     "inference.margin_replicates": 4,
     "inference.gaussian": 4,

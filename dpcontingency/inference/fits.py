@@ -40,6 +40,8 @@ class Fit:
         Whether the search met its tolerance, its steps, and why not.
     method, penalty : str, str or None
         The arguments of `LogLinearModel.fit`.
+    second_maximum : float or None
+        How far below `llf` another maximum of the likelihood is, where one was found within 0.1.
     """
 
     params: Array
@@ -55,6 +57,7 @@ class Fit:
     reason: str
     method: str = "ml"
     penalty: str | None = None
+    second_maximum: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for JSON."""
@@ -78,6 +81,7 @@ class Fit:
         arrays = all(array.shape == shape and array.dtype.kind in "bif" for array, shape in shapes)
         kinds = {"llf": float, "converged": bool, "iterations": int, "reason": str}
         plain = all(type(getattr(self, name)) is kind for name, kind in kinds.items())
+        plain &= type(self.second_maximum) in (float, type(None))
         return arrays and plain and (self.method, self.penalty) in WAYS
 
 

@@ -45,6 +45,7 @@ from dpcontingency.inference.formula import (
     show,
     subsets,
 )
+from dpcontingency.inference.maxima import Highest, highest
 from dpcontingency.inference.newton import DesignPoint, Maximum, maximise
 from dpcontingency.inference.normal import fit_by_chi_square
 from dpcontingency.inference.outcome import fit_at
@@ -65,6 +66,7 @@ Method = Literal["ml", "normal"]
 Penalty = Literal["jeffreys"]
 LeftOut = Literal["margin", "uniform"]
 
+FIRST_CHOICES = {"method": "ml", "penalty": None, "second_maximum": None}  # of old files of results
 START_ROUNDS = 12  # of the classical fit that a fit starts from; only a margin near 0 needs more
 # At an interior maximum the open Newton step is quadratically small; along a direction in which
 # the maximum is at infinity it stays near 1, because the rates there fall as exp(-step).
@@ -453,6 +455,7 @@ class LogLinearModel(LikelihoodModel):
         *,
         method: Method = "ml",
         penalty: Penalty | None = None,
+        start_params: npt.ArrayLike | None = None,
         warn_convergence: bool = True,
         **options: Any,
     ) -> LogLinearResults:
@@ -471,11 +474,15 @@ class LogLinearModel(LikelihoodModel):
             margin is zero, and shrunken a little everywhere. Only with ``method="ml"``. Of a
             level that noise has nearly eaten take the interval
             ``conf_int(method="profile")``: the estimate has a long lower tail.
+        start_params : array_like, shape (q,), optional
+            Where the search starts, in the model's coding. It needs none, and ends where it would
+            have ended without unless the likelihood is higher there: where the noise leaves room
+            for several maxima (METHODS 2.2) others are sought from many starts all the same.
         warn_convergence : bool
             Whether to warn of what the results also say in ``converged`` and ``existence``.
         **options
-            ``disp`` is taken for the sake of statsmodels' users, and nothing printed; others,
-            such as ``start_params``, are refused: the search needs none.
+            ``disp`` is taken for the sake of statsmodels' users, and nothing printed; others are
+            refused.
 
         Returns
         -------
@@ -488,7 +495,8 @@ class LogLinearModel(LikelihoodModel):
         Raises
         ------
         ModelError
-            If the method, the penalty or an option is unknown, or they do not go together.
+            If the method, the penalty or an option is unknown, they do not go together, or
+            ``start_params`` are not one finite number a parameter.
 
         Warns
         -----
@@ -530,8 +538,15 @@ class LogLinearModel(LikelihoodModel):
                 "interactions: "
                 + phrase("use fit() without options.", "leave out --method and --penalty.")
             )
-        best = self._search(method, penalty)
-        results = LogLinearResults(self, fit_at(self, best, method, penalty))
+        start = None if start_params is None else self._treatment(start_params)
+        if start is not None and not np.isfinite(start).all():
+            raise ModelError(
+                "start_params are finite numbers, one a parameter: give a coefficient at infinity "
+                "a large number, such as 10."
+            )
+        found = self._search(method, penalty, start)
+        best = found.best
+        results = LogLinearResults(self, fit_at(self, found, method, penalty))
         if warn_convergence and not best.converged:
             warnings.warn(
                 f"The fit of {self.generating_class} did not converge: {best.reason}.",
@@ -620,19 +635,21 @@ class LogLinearModel(LikelihoodModel):
 
         return maximise(at, self._flat(), START_ROUNDS)
 
-    def _search(self, method: Method, penalty: Penalty | None) -> Maximum[DesignPoint]:
+    def _search(self, method: Method, penalty: Penalty | None, start: Array | None) -> Highest:
         """Where the method ends, as a point of the likelihood."""
+        begin, *first = self._start() if start is None else (start,)
         if method == "normal":
-            found = fit_by_chi_square(self.cells, self._design, self._offset, self._start()[0])
-            return found.seen_as(found.beta, found.last_step, self._at(found.beta))
+            found = fit_by_chi_square(self.cells, self._design, self._offset, begin)
+            return Highest(found.seen_as(found.beta, found.last_step, self._at(found.beta)))
         if penalty is None:
-            start, *first = self._start()
             # Taken out of the list, so that it is in memory no longer than the search needs it.
-            return maximise(lambda beta: first.pop() if first else self._at(beta), start)
+            return highest(
+                self, maximise(lambda beta: first.pop() if first else self._at(beta), begin)
+            )
         basis = complement(null_directions(self._design, self._alive, self.cells.strata))
-        best = self._penalised(basis).maximum([self._start()[0], self._flat()])
+        best = self._penalised(basis).maximum([begin, self._flat()])
         beta, step = basis @ best.beta, basis @ best.last_step
-        return best.seen_as(beta, step, self._at(beta))
+        return Highest(best.seen_as(beta, step, self._at(beta)))
 
     def _penalised(self, basis: Array) -> PenalisedLikelihood:
         """The likelihood with Jeffreys' penalty, in the coordinates of a basis."""
@@ -687,8 +704,8 @@ def _check_options(options: dict[str, Any]) -> None:
     asked = [name for name, value in options.items() if name != "disp" and value is not None]
     if asked:
         raise ModelError(
-            f"fit takes no {asked[0]}: it starts from the fit that ignores the noise, and stops at "
-            "the maximum by itself. Its options are method, penalty and warn_convergence."
+            f"fit takes no {asked[0]}: it stops at the maximum by itself. Its options are method, "
+            "penalty, start_params and warn_convergence."
         )
 
 
@@ -725,7 +742,7 @@ def load_results(path: str | Path) -> LogLinearResults:
     """
     content = files.read(path, files.RESULTS)
     if isinstance(content.get("fit"), dict):  # of a file from before there was a choice
-        content = {**content, "fit": {"method": "ml", "penalty": None, **content["fit"]}}
+        content = {**content, "fit": {**FIRST_CHOICES, **content["fit"]}}
     given = {"special_terms", "offset", "source_factors"} & content.keys()
     names = {"release", "generators", "coding", "fit"} | given
     return read_back("file of results", names, content, _read_results)

@@ -69,23 +69,26 @@ class InteractionReplicates:
     def fit(self, design: Design, offset: Array, start: Array) -> ReplicateFits:
         """Maximise the likelihood of each over a model; see `Replicates.fit`."""
         if self.together:
-            dense = np.asarray(design.matrix().toarray())
-            blocks = _Blocks(
-                MeasuredCurvature(self.cells.design, np.eye(self.noisy.shape[1])), design
-            )
-            return Search(self, dense, offset, start, blocks).ends()
+            return self.search(design, offset, start).ends()
 
-        def of(one: InteractionLikelihood) -> Any:
+        def of(one: InteractionLikelihood, begin: Array) -> Any:
             return maximise(
-                lambda b: DesignPoint(design, one.at(design.dot(b) + offset)), start, MAX_ROUNDS
+                lambda b: DesignPoint(design, one.at(design.dot(b) + offset)), begin, MAX_ROUNDS
             )
 
-        ends = [of(one) for one in self._each()]
+        starts = np.broadcast_to(start, (len(self.noisy), design.n_columns))
+        ends = [of(one, begin) for one, begin in zip(self._each(), starts, strict=True)]
         return ReplicateFits(
             np.array([end.point.value for end in ends]),
             np.array([end.point.cells.fitted for end in ends]),
             np.array([end.converged for end in ends], dtype=np.bool_),
         )
+
+    def search(self, design: Design, offset: Array, start: Array) -> Search:
+        """The searches of `fit` on small tables, before they are made."""
+        dense = np.asarray(design.matrix().toarray())
+        unit = MeasuredCurvature(self.cells.design, np.eye(self.noisy.shape[1]))
+        return Search(self, dense, offset, start, _Blocks(unit, design))
 
     def score_statistics(self, fitted: Array, larger: Design | None) -> Array:
         """The score statistic of each at its fit against a larger model; see `Replicates`."""

@@ -10,24 +10,26 @@ import numpy.typing as npt
 from dpcontingency.errors import ModelError
 from dpcontingency.inference.fits import Fit, inverse_information
 from dpcontingency.inference.limits import LARGE_ERROR, Limit, is_open, limit_of
+from dpcontingency.inference.maxima import Highest
 from dpcontingency.inference.newton import DesignPoint, Maximum
 from dpcontingency.inference.normal import NormalPoint
 
 Array = npt.NDArray[np.float64]
 
 
-def fit_at(model: Any, best: Maximum[DesignPoint], method: str, penalty: str | None) -> Fit:
+def fit_at(model: Any, found: Highest, method: str, penalty: str | None) -> Fit:
     """The fit of a model, its parameters at infinity told apart, in the model's coding.
 
     Parameters
     ----------
     model : LogLinearModel
         The model.
-    best : Maximum
+    found : Highest
         Where the search ended, as a point of the likelihood.
     method, penalty : str, str or None
         How it was searched.
     """
+    best = found.best
     beta = best.beta
     limit = _limit(model, best, method, penalty)
     cells, directions = best.point.cells, limit.directions
@@ -70,6 +72,7 @@ def fit_at(model: Any, best: Maximum[DesignPoint], method: str, penalty: str | N
         reason=best.reason,
         method=method,
         penalty=penalty,
+        second_maximum=found.second,
     )
 
 

@@ -325,6 +325,11 @@ def _plain_notes(results: Any, alpha: float) -> list[str]:
         notes.append(f"Set to 0, because {reason}: {', '.join(aliased[:20])}{more}.")
     if not results.existence.exists:
         notes.append(results.existence.reason)
+    if results.second_maximum is not None:
+        notes.append(
+            f"Another maximum of the likelihood, elsewhere, is only {results.second_maximum:.3g} "
+            "below this one in log-likelihood: the release hardly says which of the two holds."
+        )
     if not results.converged:
         notes.append(f"NOT CONVERGED: {results.reason}.")
     return notes

@@ -131,11 +131,15 @@ class Replicates:
             The columns of the model, which are written out.
         offset : ndarray, shape (p,)
             0, or -inf in cells that cannot hold a record, or log probabilities.
-        start : ndarray, shape (q,)
-            Where all searches start.
+        start : ndarray, shape (q,) or (B, q)
+            Where all searches start, or each of them.
         """
+        return self.search(design, offset, start).ends()
+
+    def search(self, design: Design, offset: Array, start: Array) -> Search:
+        """The searches of `fit`, before they are made."""
         dense = np.asarray(design.matrix().toarray())
-        return Search(self, dense, offset, start, _Blocks(dense, self.strata)).ends()
+        return Search(self, dense, offset, start, _Blocks(dense, self.strata))
 
 
 class Tables(Protocol):
@@ -210,12 +214,12 @@ class Search:
         self.design = design
         self.offset = offset
         self.blocks = blocks
-        self.beta = np.tile(start, (n, 1))
+        self.beta = np.array(np.broadcast_to(start, (n, design.shape[1])))
         self.loglik = np.full(n, -np.inf)
         self.fitted = np.empty((n, len(design)))
         self.converged = np.zeros(n, dtype=np.bool_)
         self.rounds = 0
-        self.step = np.zeros((n, len(start)))  # the last one of each replicate,
+        self.step = np.zeros(self.beta.shape)  # the last one of each replicate,
         self.stride = np.ones(n)  # and how many of it to try at once
         rows = np.arange(n)
         whole = np.zeros(n)

@@ -102,6 +102,14 @@ class LogLinearResults(CellResults):
         return self._fit.llf
 
     @property
+    def second_maximum(self) -> float | None:
+        """How far below ``llf`` another maximum of the likelihood is, where one is within 0.1.
+
+        The release then hardly says which of two descriptions of the counts is the better one.
+        """
+        return self._fit.second_maximum
+
+    @property
     def nobs(self) -> int:
         """The number of possible cells, as in a GLM of the counts."""
         return int(self.model.n_cells)
