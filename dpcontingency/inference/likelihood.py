@@ -174,6 +174,11 @@ class NoisyTableLikelihood:
         """The known total of each stratum, shape (G,), or None."""
         return None if self._known is None else self._known.totals
 
+    @property
+    def measured(self) -> Floats:
+        """The numbers that were released: the noisy cells."""
+        return self.noisy
+
     def at(self, eta: ArrayLike, tilt: Floats | None = None) -> LikelihoodPoint:
         """Evaluate at log rates `eta`, shape (p,), free up to a constant in each stratum.
 

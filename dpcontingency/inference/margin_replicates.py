@@ -20,7 +20,13 @@ from dpcontingency.inference.design import Design
 from dpcontingency.inference.interactions import LARGEST_RATE, MAX_STEPS, InteractionLikelihood
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.inference.newton import DesignPoint, maximise
-from dpcontingency.inference.replicates import MAX_ROUNDS, ReplicateFits, Replicates, Search
+from dpcontingency.inference.replicates import (
+    MAX_ROUNDS,
+    ReplicateFits,
+    Replicates,
+    Search,
+    ends_of,
+)
 
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -69,7 +75,7 @@ class InteractionReplicates:
     def fit(self, design: Design, offset: Array, start: Array) -> ReplicateFits:
         """Maximise the likelihood of each over a model; see `Replicates.fit`."""
         if self.together:
-            return self.search(design, offset, start).ends()
+            return ends_of(self, design, offset, start)
 
         def of(one: InteractionLikelihood, begin: Array) -> Any:
             return maximise(
@@ -83,6 +89,10 @@ class InteractionReplicates:
             np.array([end.point.cells.fitted for end in ends]),
             np.array([end.converged for end in ends], dtype=np.bool_),
         )
+
+    def of(self, rows: Rows) -> InteractionReplicates:
+        """Some of the replicates."""
+        return InteractionReplicates(self.cells, self.noisy[rows])
 
     def search(self, design: Design, offset: Array, start: Array) -> Search:
         """The searches of `fit` on small tables, before they are made."""

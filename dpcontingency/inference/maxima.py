@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency.inference.margin_replicates import replicates_of
-from dpcontingency.inference.newton import DesignPoint, Maximum, is_definite, maximise
+from dpcontingency.inference.newton import LEFT, DesignPoint, Maximum, is_definite, maximise
 
 Array = npt.NDArray[np.float64]
 
-LEFT = 0.25  # of the information in the counts, below which there may be several maxima
 SPREADS = (0.4, 0.8, 1.5)  # of the log rates of scattered starts
-SCATTERED, TRIED = 60, 21  # starts of each spread that are looked at, and of all that are searched
+SCATTERED, TRIED = 100, 60  # starts of each spread that are looked at, and of all that are searched
 MOST = 20_000  # numbers in a design, up to which searches are made together
 FEW = 10**6  # and up to which one more search is made
 HIGHER = 1e-7  # of log-likelihood, relative to 1 + |value|: what is no rounding
@@ -66,7 +65,8 @@ def highest(model: Any, best: Maximum[DesignPoint]) -> Highest:
     size = model.space.size * model._design.n_columns
     if not model.space.is_joint or size > FEW or not may_be_several(best.point):
         return Highest(best)
-    ends = [maximise(model._at, of_saturated(model))] if size > MOST else _tops(model)
+    together = size <= MOST and _copies(model, 1).together
+    ends = _tops(model) if together else [maximise(model._at, of_saturated(model))]
     every = [best, *ends]
     top = max(every, key=lambda end: end.point.value)
     if top.point.value <= best.point.value + HIGHER * (1 + abs(best.point.value)):
@@ -110,7 +110,7 @@ def _tops(model: Any) -> list[Maximum[DesignPoint]]:
 
 def _copies(model: Any, n: int) -> Any:
     """The model's own table, as so many replicates."""
-    return replicates_of(model.cells, np.tile(model.cells.noisy, (n, 1)))
+    return replicates_of(model.cells, np.tile(model.cells.measured, (n, 1)))
 
 
 def _values(model: Any, betas: Array) -> Array:

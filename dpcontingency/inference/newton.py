@@ -30,6 +30,8 @@ NOTHING = 1e-150  # of information, whose quotients would overflow
 WORTH = 1e-2  # of log-likelihood, that a step by the complete information is taken for
 NO_SLOPE = 1e-9  # relative to 1 + |value|: rounding, of posterior means that add up to totals
 TOLERANCE = 1e-11  # the rise in log-likelihood that the next step would still promise
+# Of the information in the counts, below which a likelihood may have several maxima: see `maxima`.
+LEFT = 0.25
 SHORTEST = 1e-9  # of a step, before it is given up
 # Where some cells have died out, rounding in what they promise can make steps short for the others.
 PATIENCE, STANDSTILL = 20, 1e-9  # steps, and a rise in all of them, relative, that ends the search

@@ -17,13 +17,14 @@ from dpcontingency.inference.design import Design
 from dpcontingency.inference.gaussian import nested_score_statistic, score_statistic
 from dpcontingency.inference.likelihood import NoisyTableLikelihood
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank
-from dpcontingency.inference.newton import FLOOR, MAX_STEP, RIDGE
+from dpcontingency.inference.newton import FLOOR, LEFT, MAX_STEP, RIDGE
 
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Labels = npt.NDArray[np.intp]
 
 MAX_ROUNDS = 60
+AWAY = 0.8  # standard deviation of the coefficients of further starts
 GAIN = 1e-8  # a rise in log-likelihood that does not show in a statistic
 MAX_STRIDE = 15.0  # in eta, of steps that are taken again and again
 SAME = 0.2  # relative change of a step that still counts as the same step
@@ -75,6 +76,8 @@ class Replicates:
     array([[11.,  9.],
            [14.,  6.]])
     """
+
+    together = True  # searches are made at once
 
     def __init__(
         self, noisy: Array, variances: Array, strata: Labels | None, totals: Array | None
@@ -134,12 +137,36 @@ class Replicates:
         start : ndarray, shape (q,) or (B, q)
             Where all searches start, or each of them.
         """
-        return self.search(design, offset, start).ends()
+        return ends_of(self, design, offset, start)
+
+    def of(self, rows: Rows) -> Replicates:
+        """Some of the tables."""
+        return Replicates(self.noisy[rows], self.variances, self.strata, self.totals)
 
     def search(self, design: Design, offset: Array, start: Array) -> Search:
         """The searches of `fit`, before they are made."""
         dense = np.asarray(design.matrix().toarray())
         return Search(self, dense, offset, start, _Blocks(dense, self.strata))
+
+
+def ends_of(tables: Any, design: Design, offset: Array, start: Array) -> ReplicateFits:
+    """Where searches of replicates end; those that may have several maxima are made again.
+
+    They start from halfway back, and from two ways off the common start; the highest end counts.
+    """
+    search: Search = tables.search(design, offset, start)
+    ends = search.ends()
+    rows = np.flatnonzero(search.several)
+    if rows.size:
+        some, first = tables.of(rows), np.broadcast_to(start, search.beta.shape)[rows]
+        away = AWAY * np.random.default_rng(0).standard_normal((2, 1, first.shape[1]))
+        for begin in ((search.beta[rows] + first) / 2, first + away[0], first + away[1]):
+            again = some.search(design, offset, begin).ends()
+            higher = again.loglik > ends.loglik[rows]
+            ends.loglik[rows[higher]] = again.loglik[higher]
+            ends.fitted[rows[higher]] = again.fitted[higher]
+            ends.converged[rows[higher]] = again.converged[higher]
+    return ends
 
 
 class Tables(Protocol):
@@ -218,6 +245,7 @@ class Search:
         self.loglik = np.full(n, -np.inf)
         self.fitted = np.empty((n, len(design)))
         self.converged = np.zeros(n, dtype=np.bool_)
+        self.several = np.zeros(n, dtype=np.bool_)  # whether there may be other maxima
         self.rounds = 0
         self.step = np.zeros(self.beta.shape)  # the last one of each replicate,
         self.stride = np.ones(n)  # and how many of it to try at once
@@ -259,11 +287,12 @@ class Search:
     def advance(self) -> None:
         """Move the searches that are not at the top."""
         here = self.here
-        step = _newton_steps(here.observed, here.complete, here.gradient)
+        step, left = _newton_steps(here.observed, here.complete, here.gradient)
         rise = np.einsum("bq,bq->b", here.gradient, step) / 2
         nothing = GAIN * (1 + 1e-6 * np.abs(here.value))
         top = (rise <= nothing) | ((here.gain <= nothing) & (rise <= 100 * nothing))
         self.converged[here.rows[top]] = True
+        self.several[here.rows] = left < LEFT
         self.rounds += 1
         if self.rounds == MAX_ROUNDS:
             top[:] = True
@@ -343,8 +372,11 @@ def _by_row(parts: Array, n: int) -> Array:
     return np.asarray(parts.reshape(n, -1).sum(axis=1))
 
 
-def _newton_steps(observed: Array, complete: Array, gradient: Array) -> Array:
-    """`newton.newton_step` for each replicate, always in the metric of the complete information."""
+def _newton_steps(observed: Array, complete: Array, gradient: Array) -> tuple[Array, Array]:
+    """`newton.newton_step` for each replicate, always in the metric of the complete information.
+
+    And the least share of that information which is left in any direction.
+    """
     q = gradient.shape[1]
     top = np.einsum("bqq->bq", complete).max(axis=1, initial=1.0)
     root = np.linalg.cholesky(complete + (RIDGE * top)[:, None, None] * np.eye(q))
@@ -352,4 +384,5 @@ def _newton_steps(observed: Array, complete: Array, gradient: Array) -> Array:
     values, vectors = np.linalg.eigh(np.linalg.solve(root, half.swapaxes(-1, -2)))
     along = vectors.swapaxes(-1, -2) @ np.linalg.solve(root, gradient[:, :, None])
     along /= np.maximum(np.abs(values), FLOOR)[:, :, None]
-    return np.asarray(np.linalg.solve(root.swapaxes(-1, -2), vectors @ along)[:, :, 0])
+    steps = np.linalg.solve(root.swapaxes(-1, -2), vectors @ along)[:, :, 0]
+    return np.asarray(steps), values.min(axis=1, initial=1.0)
