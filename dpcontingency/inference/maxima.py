@@ -23,8 +23,7 @@ Array = npt.NDArray[np.float64]
 
 SPREADS = (0.4, 0.8, 1.5)  # of the log rates of scattered starts
 SCATTERED, TRIED = 100, 60  # starts of each spread that are looked at, and of all that are searched
-MOST = 20_000  # numbers in a design, up to which searches are made together
-FEW = 10**6  # and up to which one more search is made
+MOST = 3000  # numbers in a design, up to which there are searches from other starts
 HIGHER = 1e-7  # of log-likelihood, relative to 1 + |value|: what is no rounding
 NEAR = 0.1  # of log-likelihood, within which a second maximum is told of
 APART = 0.1  # standard deviations between fitted cells of two maxima
@@ -41,10 +40,13 @@ class Highest:
         Where the search ended.
     second : float or None
         The fall in log-likelihood to another maximum, where one is within `NEAR`.
+    searched : bool
+        Whether it was searched from many starts.
     """
 
     best: Maximum[DesignPoint]
     second: float | None = None
+    searched: bool = False
 
 
 def may_be_several(point: DesignPoint) -> bool:
@@ -60,20 +62,19 @@ def highest(model: Any, best: Maximum[DesignPoint]) -> Highest:
     model : LogLinearModel
         The model.
     best : Maximum
-        Where the search from the classical fit ended.
+        Where the search from the classical fit ended. Of tables too large to be searched from
+        many starts (`MOST`) it stands.
     """
     size = model.space.size * model._design.n_columns
-    if not model.space.is_joint or size > FEW or not may_be_several(best.point):
+    if not model.space.is_joint or size > MOST or not may_be_several(best.point):
         return Highest(best)
-    together = size <= MOST and _copies(model, 1).together
-    ends = _tops(model) if together else [maximise(model._at, of_saturated(model))]
-    every = [best, *ends]
+    every = [best, *_tops(model)]
     top = max(every, key=lambda end: end.point.value)
     if top.point.value <= best.point.value + HIGHER * (1 + abs(best.point.value)):
         top = best
     falls = [top.point.value - end.point.value for end in every if _differ(top.point, end.point)]
     second = max(min(falls, default=np.inf), 0.0)
-    return Highest(top, second if second < NEAR else None)
+    return Highest(top, second if second < NEAR else None, searched=True)
 
 
 def of_saturated(model: Any) -> Array:

@@ -13,6 +13,7 @@ from dpcontingency.inference.limits import LARGE_ERROR, Limit, is_open, limit_of
 from dpcontingency.inference.maxima import Highest
 from dpcontingency.inference.newton import DesignPoint, Maximum
 from dpcontingency.inference.normal import NormalPoint
+from dpcontingency.inference.profile import Profile
 
 Array = npt.NDArray[np.float64]
 
@@ -42,6 +43,7 @@ def fit_at(model: Any, found: Highest, method: str, penalty: str | None) -> Fit:
         information = model._design.compress(model.cells.information(cells.fitted))
     covariance = inverse_information(information, directions)
     sampling = inverse_information(point.complete(), directions)
+    treatment = beta, covariance
     coding = np.eye(beta.size) if model._recode is None else model._recode
     at = (model._design, cells.fitted, model.cells.strata, covariance)
     if model._recode is not None:
@@ -52,7 +54,9 @@ def fit_at(model: Any, found: Highest, method: str, penalty: str | None) -> Fit:
     if penalty is None and not model.cells.is_exact:
         wide = np.diag(covariance) * model._units**2 > LARGE_ERROR**2
         for j in np.flatnonzero(wide):
-            vague[j] = is_open(*at, coding[j] * model._units[j])
+            vague[j] = is_open(*at, coding[j] * model._units[j]) or (
+                method == "ml" and found.searched and _unbounded(model, best, *treatment, coding[j])
+            )
     largest = np.abs(coding * model._units[:, None]).max(axis=1, initial=1.0)
     effects = coding * (model._units / largest)[:, None]
     lost = (np.abs(effects @ directions) > 1e-6).any(axis=1)
@@ -74,6 +78,14 @@ def fit_at(model: Any, found: Highest, method: str, penalty: str | None) -> Fit:
         penalty=penalty,
         second_maximum=found.second,
     )
+
+
+def _unbounded(
+    model: Any, best: Maximum[DesignPoint], beta: Array, covariance: Array, combination: Array
+) -> bool:
+    """Whether the likelihood excludes no value of a combination of coefficients, at 95 %."""
+    profile = Profile(model._at, beta, combination, covariance)
+    return not np.isfinite(profile.interval(best.point.value, 0.05)).any()
 
 
 def _limit(model: Any, best: Maximum[DesignPoint], method: str, penalty: str | None) -> Limit:

@@ -77,8 +77,6 @@ class Replicates:
            [14.,  6.]])
     """
 
-    together = True  # searches are made at once
-
     def __init__(
         self, noisy: Array, variances: Array, strata: Labels | None, totals: Array | None
     ) -> None:

@@ -55,9 +55,9 @@ def test_margins_win_where_there_are_many_factors_and_few_terms(neighbours):
 
 
 def test_misuse():
-    with pytest.raises(ModelError, match="positive and of the shape"):
+    with pytest.raises(ModelError, match="positive, 0 in structural zeros, and of the shape"):
         joint_or_margins(DOMAIN, PAIRS, GDP(1), probabilities=np.ones(3))
-    with pytest.raises(ModelError, match="positive and of the shape"):
+    with pytest.raises(ModelError, match="positive, 0 in structural zeros, and of the shape"):
         joint_or_margins(DOMAIN, PAIRS, GDP(1), probabilities=np.zeros(DOMAIN.shape))
     with pytest.raises(ModelError, match="above 0"):
         joint_or_margins(DOMAIN, PAIRS, GDP(1), n=0)

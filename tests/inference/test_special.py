@@ -56,7 +56,9 @@ EVEN, ODD = (list(zip(FORMULAS[k::2], SCHEMES * 3, strict=False)) for k in (0, 1
 
 
 def quiet(formula, release):
-    return LogLinearModel.from_formula(formula, release).fit(warn_convergence=False)
+    return LogLinearModel.from_formula(formula, release, left_out="uniform").fit(
+        warn_convergence=False
+    )
 
 
 def noisy_release(scheme, domain=DOMAIN, sigma=4.0, seed=8, records=900):
@@ -190,7 +192,7 @@ def test_quasi_independence_is_independence_off_a_diagonal_of_structural_zeros()
 @pytest.mark.parametrize(("formula", "scheme"), EVEN + ODD)
 def test_rank_and_products_equal_dense_algebra(formula, scheme):
     release = noisy_release(scheme)
-    model = LogLinearModel.from_formula(formula, release)
+    model = LogLinearModel.from_formula(formula, release, left_out="uniform")
     design = model._design
     rng = np.random.default_rng(5)
     x, beta = design.matrix().toarray(), rng.normal(size=design.n_columns)
@@ -207,7 +209,7 @@ def test_rank_and_products_equal_dense_algebra(formula, scheme):
     np.testing.assert_allclose(design.compress(curvature), x.T @ curvature.dense() @ x, atol=1e-11)
     # All columns, independent or not, written down from the formula.
     margins, special = read_formula(formula, DOMAIN.names)
-    plain = LogLinearModel(release, margins)._design.matrix().toarray()
+    plain = LogLinearModel(release, margins, left_out="uniform")._design.matrix().toarray()
     raw = [_expanded(term_columns(term, DOMAIN, {})) for term in special]
     middle = {"A": (2.0, 1.0), "B": (2003.0, 2.0)} if "A + B" in formula or "A*" in formula else {}
     near = [_expanded(term_columns(term, DOMAIN, middle)) for term in special]
@@ -237,7 +239,7 @@ def _expanded(made):
 
 @pytest.mark.parametrize(("formula", "scheme"), ODD)
 def test_variances_of_cells_equal_dense_algebra(formula, scheme):
-    model = LogLinearModel.from_formula(formula, noisy_release(scheme))
+    model = LogLinearModel.from_formula(formula, noisy_release(scheme), left_out="uniform")
     design = model._design
     rng = np.random.default_rng(6)
     x = design.matrix().toarray()
@@ -364,7 +366,7 @@ def test_strata_fix_what_they_hold():
     counts = rng.poisson(40, DOMAIN.shape)
     formula = "A + B + G + score(A):score(B) + score(A):G"
     release = simulate_release(counts, DOMAIN, GDP(1e4), rng, strata=["A", "G"])
-    model = LogLinearModel.from_formula(formula, release)
+    model = LogLinearModel.from_formula(formula, release, left_out="uniform")
     assert [t.text for t in model.idle] == ["G:score(A)"]
     inside = model.fit()
     assert inside.generators == (("A", "G"), ("B",))
@@ -459,7 +461,10 @@ def test_a_profile_interval_is_the_set_that_the_likelihood_ratio_keeps():
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_nested_is_what_dense_rank_says(scheme):
     release = noisy_release(scheme)
-    models = [LogLinearModel.from_formula(f, release) for f in [*FORMULAS, "A*B*G", "1"]]
+    models = [
+        LogLinearModel.from_formula(f, release, left_out="uniform")
+        for f in [*FORMULAS, "A*B*G", "1"]
+    ]
     columns = [np.hstack([free(DOMAIN, scheme), m._design.matrix().toarray()]) for m in models]
     for (one, x), (other, z) in itertools.product(zip(models, columns, strict=True), repeat=2):
         both = np.linalg.matrix_rank(np.hstack([x, z]), tol=1e-8)
