@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pairs
 import pandas as pd
+import strength
 from scipy import stats
 
 from dpcontingency.domain import Domain
@@ -261,7 +262,7 @@ def markdown(table: pd.DataFrame) -> str:
     return head + "\n".join(rows) + "\n"
 
 
-NOTES = pairs.NOTES | {
+NOTES = {**pairs.NOTES, **strength.NOTES} | {
     "coverage": "Coverage of 95 % intervals, Czech autoworkers, all two-way (21 parameters); "
     "Monte-Carlo SE of one parameter's coverage 0.007. Wald intervals, where there is an estimate; "
     "`score` intervals, which a score test does not reject, and `profile` likelihood intervals of "
@@ -276,7 +277,7 @@ NOTES = pairs.NOTES | {
     "checks": "Rejections of a true independence at 5 % by independence_test as it is called, with "
     "pvalue='auto' and 199 bootstrap replicates; Monte-Carlo SE 0.010.",
 }
-WORK = pairs.WORK | {
+WORK = {**pairs.WORK, **strength.WORK} | {
     "coverage": (coverage, (1.0, 0.3, 0.1)),
     "size": (rejections, tuple(product(TABLES, SIZES, LOSSES))),
     "checks": (checks, CHECKS),

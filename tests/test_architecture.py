@@ -142,6 +142,8 @@ FLOORS = {
     "inference.risks": 6,
     "inference.ordinal": 6,
     "inference.strength": 6,
+    "inference.inversion": 5,
+    "inference.surface": 5,
     "inference.overview": 6,
     "inference.saturated": 6,
     "inference.contour": 5,

@@ -248,8 +248,20 @@ def uncertainty_coefficient(
         whole = {"row": rows, "column": columns, "symmetric": (rows + columns) / 2}
         return np.asarray(rows + columns - both - groups), np.asarray(whole[dependent] - groups)
 
+    def square(m: Array) -> tuple[Array, Array]:
+        """The coefficient of tables, shape (B, K, r, c), and its gradient."""
+        rows, columns, group = (m.sum(axis=k, keepdims=True) for k in (-1, -2, (-1, -2)))
+        ratios = {"row": over(group, rows), "column": over(group, columns)}
+        logs = {k: np.log(np.where(ratio > 0, ratio, 1.0)) for k, ratio in ratios.items()}
+        slope = logs.get(dependent, sum(logs.values()) / 2)
+        ratio = over(m * group, rows * columns)
+        shared, whole = (part[..., None, None, None] for part in entropies(m))
+        of_shared = np.log(np.where(ratio > 0, ratio, 1.0))
+        value = over(shared, whole)
+        return value[..., 0, 0, 0], np.asarray(over(of_shared - value * slope, whole))
+
     name = f"uncertainty coefficient ({of_side(about, dependent)})"
-    return strength.explained(about, name, entropies, ROOT)
+    return strength.explained(about, name, entropies, square, ROOT)
 
 
 # ------------------------------------------------------------------ parts

@@ -226,7 +226,8 @@ def _strength(pair: AnyRelease, alpha: float) -> _Strength:
     of = Contingency.of(about)
     if not of.df:
         return _Strength((math.nan, 0.0, 1.0), NO_RECORDS)
-    return _Strength(with_interval(of, v, alpha))
+    _, _, (lower, value, upper) = with_interval(about, of, v)
+    return _Strength((value, lower, upper))
 
 
 def _notes(release: AnyRelease, tests: int, known: int, alpha: float) -> Iterator[str]:

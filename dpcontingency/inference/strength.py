@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.contour import gradient_of
 from dpcontingency.inference.estimates import Estimate, Scale
+from dpcontingency.inference.inversion import Inversion, canonical
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.inference.noncentral import (
     GaussianCells,
@@ -21,6 +22,7 @@ from dpcontingency.inference.noncentral import (
 )
 from dpcontingency.inference.quotient import over
 from dpcontingency.inference.saturated import NO_ERROR, SaturatedTable, TwoFactors
+from dpcontingency.inference.surface import Square
 
 Array = npt.NDArray[np.float64]
 
@@ -33,6 +35,7 @@ Measure = Callable[["Contingency", float], float]
 Entropies = Callable[[npt.NDArray[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]]
 
 BY_NONCENTRALITY = "noncentrality / n"  # how an interval was made
+BY_INVERSION = "tests of each value, by simulation at the nearest table"
 BY_LIMIT = 1e-6  # a share of entropy below which its quotient with X2 is mostly rounding
 
 
@@ -54,6 +57,8 @@ class Contingency:
         Records.
     rows, columns : int
         Levels that hold records.
+    is_exact : bool
+        Whether there is no noise.
     """
 
     chi_square: float
@@ -63,6 +68,7 @@ class Contingency:
     n: float
     rows: int
     columns: int
+    is_exact: bool = False
 
     @classmethod
     def of(cls, about: TwoFactors) -> Contingency:
@@ -95,6 +101,7 @@ class Contingency:
             n=n,
             rows=int(at_rows.any(axis=0).sum()),
             columns=int(at_columns.any(axis=0).sum()),
+            is_exact=bool(cells.is_exact),
         )
 
     @property
@@ -145,14 +152,36 @@ def obstacle(about: TwoFactors) -> str:
     return reason
 
 
-def with_interval(of: Contingency, of_square: Measure, alpha: float) -> tuple[float, float, float]:
-    """A measure that grows with X2 / n, with an interval that is widened to hold it."""
-    value = of_square(of, of.square)
-    lower, upper = (
-        v(of, end) if of_square is bias_corrected_v else of_square(of, end)
-        for end in of.interval(alpha)
+def with_interval(
+    about: TwoFactors, of: Contingency, of_square: Measure
+) -> tuple[Contingency, float, tuple[float, float, float]]:
+    """A measure that grows with X2 / n, between the ends of its interval.
+
+    And what it is of, and the X2 / n of the estimate. Without noise the ends are those of the
+    noncentrality, widened to hold the measure of the table. With noise they are those of the values
+    that a test of the table, of all declared levels, does not reject, which hold the estimate.
+    """
+    ends = v if of_square is bias_corrected_v else of_square
+    if of.is_exact:
+        square, (low, high) = of.square, of.interval(about.alpha)
+    else:
+        rows, columns = about.shape[1:]
+        of = replace(of, rows=rows, columns=columns)
+        found = inversion(about, mean_square, math.sqrt(min(rows, columns) - 1)).ends(about.alpha)
+        low, square, high = (root**2 for root in found)
+    value = of_square(of, square)
+    return of, square, (min(ends(of, low), value), value, max(ends(of, high), value))
+
+
+def inversion(about: TwoFactors, square: Square, largest: float) -> Inversion:
+    """The tests of all values of a measure, on the released table in an order of its own."""
+    cells = LogLinearModel(about.margin, [about.domain.names]).cells
+    order = canonical(cells.noisy, about.shape)
+    noise = cells.law(cells.saturated().fitted).noise()
+    strata = None if cells.strata is None else cells.strata[order]
+    return Inversion(
+        cells.noisy[order], noise[np.ix_(order, order)], strata, about.shape, square, largest
     )
-    return value, min(lower, value), max(upper, value)
 
 
 def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
@@ -163,12 +192,12 @@ def measure(about: TwoFactors, name: str, of_square: Measure) -> Estimate:
     of = Contingency.of(about)
     if of.df == 0:
         return about.left_open(name, about.in_words, NO_RECORDS, 0.0, most(of_square, about))
-    value, lower, upper = with_interval(of, of_square, about.alpha)
+    of, square, (lower, value, upper) = with_interval(about, of, of_square)
     return Estimate(
-        name, about.in_words, value, _standard_error(about, of, of_square, value),
+        name, about.in_words, value, _standard_error(about, of, of_square, square),
         (lower, upper), 1 - about.alpha,
-        BY_NONCENTRALITY, math.nan, about.accounts_for, "",
-        _notes(about, upper <= value < of_square(of, math.inf)),
+        BY_NONCENTRALITY if of.is_exact else BY_INVERSION, math.nan, about.accounts_for, "",
+        _notes(about, of.is_exact and upper <= value < of_square(of, math.inf)),
     )  # fmt: skip
 
 
@@ -178,8 +207,13 @@ def most(of_square: Measure, about: TwoFactors) -> float:
     return of_square(Contingency(0.0, 0.0, 0.0, 0, math.inf, rows, columns), math.inf)
 
 
-def explained(about: TwoFactors, name: str, entropies: Entropies, scale: Scale) -> Estimate:
-    """A share of entropy, with the interval of its noncentrality where that is the wider one."""
+def explained(
+    about: TwoFactors, name: str, entropies: Entropies, square: Square, scale: Scale
+) -> Estimate:
+    """A share of entropy, with the interval of the values that a test does not reject.
+
+    Without noise that of the noncentrality, where it is wider than the delta method's.
+    """
     if reason := about.one_level():
         return about.undefined(name, about.in_words, reason)
     table = SaturatedTable.or_reason(about)
@@ -198,9 +232,19 @@ def explained(about: TwoFactors, name: str, entropies: Entropies, scale: Scale) 
     of = Contingency.of(about)
     if of.df == 0:
         return found
-    square = float(_mean_square(table.means))
+    if not of.is_exact:
+        low, middle, high = (
+            min(root**2, 1.0) for root in inversion(about, square, 1.0).ends(about.alpha)
+        )
+        return replace(
+            found, estimate=middle, interval=(min(low, middle), max(high, middle)),
+            link=BY_INVERSION, link_se=math.nan,
+        )  # fmt: skip
     # One unit of noncentrality; the quotient is 1 / (2 n H) up to rounding near independence.
-    unit = value / (of.n * square) if value > BY_LIMIT else 0.5 / float(entropies(table.means)[1])
+    square_here = float(_mean_square(table.means))
+    unit = (
+        value / (of.n * square_here) if value > BY_LIMIT else 0.5 / float(entropies(table.means)[1])
+    )
     unit *= of.share
     lower, middle, upper = np.sqrt(
         [*noncentrality_interval(of.score, of.df, about.alpha),
@@ -226,17 +270,32 @@ def _notes(about: TwoFactors, too_good: bool) -> tuple[str, ...]:
     )
 
 
-def _standard_error(about: TwoFactors, of: Contingency, of_square: Measure, value: float) -> float:
+def _standard_error(about: TwoFactors, of: Contingency, of_square: Measure, square: float) -> float:
     """By the delta method, where the measure has a slope."""
-    if value <= 0 or of.square <= 0:
+    if square <= 0 or of_square(of, square) <= 0:
         return math.nan
     table = SaturatedTable.fit(about)
     slope = gradient_of(_mean_square, table.means)
     variance = float(slope @ table.covariance @ slope)
-    step = 1e-6 * of.square
-    rise = (of_square(of, of.square + step) - of_square(of, of.square - step)) / (2 * step)
+    step = 1e-6 * square
+    rise = (of_square(of, square + step) - of_square(of, square - step)) / (2 * step)
     error = math.sqrt(max(variance, 0.0)) * rise
     return error if error > NO_ERROR else math.nan
+
+
+def mean_square(tables: Array) -> tuple[Array, Array]:
+    """X2 / n of tables, shape (B, K, r, c), and its gradient."""
+    rows, columns = tables.sum(axis=-1, keepdims=True), tables.sum(axis=-2, keepdims=True)
+    group = tables.sum(axis=(-1, -2), keepdims=True)
+    whole = tables.sum(axis=(-1, -2, -3), keepdims=True)
+    share = over(tables, rows * columns)
+    parts = tables * share
+    of_rows = over(parts.sum(axis=-1, keepdims=True), rows)
+    of_columns = over(parts.sum(axis=-2, keepdims=True), columns)
+    excess = np.where(group > 0, parts.sum(axis=(-1, -2), keepdims=True) - 1, 0.0)
+    value = (group * excess).sum(axis=-3, keepdims=True) / whole
+    gradient = (excess + group * (2 * share - of_rows - of_columns) - value) / whole
+    return value[..., 0, 0, 0], np.asarray(gradient)
 
 
 def _mean_square(m: npt.NDArray[Any]) -> npt.NDArray[Any]:
