@@ -121,18 +121,19 @@ def cramers_v(
     Returns
     -------
     Estimate
-        The interval is that of the noncentrality divided by n (not of noncentrality + df), as in
-        R's effectsize; it is widened to hold the estimate where it would not.
+        With noise the interval holds the values that a test of each does not reject, the estimate
+        among them; its ends are simulated, to some thousandths, and the same for the same release.
+        Without noise it is that of the noncentrality divided by n (not of noncentrality + df), as
+        in R's effectsize, widened to hold the estimate where it would not.
 
     Notes
     -----
-    With e the table that independence makes of the fitted margins and y the noisy one, X2 =
-    sum (y - e)^2 / e has expectation n V^2 (k - 1) + (what sampling adds) + tau, where tau =
-    trace of D_e^-1 A N A' is due to the noise of covariance N, and A y is y - e(y) to first
-    order. V is the root of (X2 - tau) / (n (k - 1)), or 0. The interval inverts the
-    noncentral chi-square law of the noise-aware score statistic T (METHODS 2.3); along the
-    direction of y - e a noncentrality lambda of T stands for n V^2 (k - 1) = lambda X2 / T.
-    Without noise tau = 0 and T = X2, and all is classical.
+    A noncentrality would take every direction of departure from independence to be seen equally
+    well. Noise hides the part of a rare level, so that each value is tested at the table nearest
+    to the release among those that have it (METHODS 2.6): the statistic is the noise-aware score
+    statistic (2.3) of the released table without its negative cells, and its law that of tables
+    simulated there. The estimate is the value at which noise alone puts the statistic above and
+    below with even odds. Without noise the statistic is X2, and all is classical.
 
     References
     ----------
@@ -209,14 +210,15 @@ def uncertainty_coefficient(
     Returns
     -------
     Estimate
-        The interval is that of the noncentrality, as for `cramers_v`, and never narrower than
-        the delta method's; it is widened to hold the estimate where it would not.
+        Estimate and interval are made as for `cramers_v`. Without noise the interval is that of
+        the noncentrality, never narrower than the delta method's and widened to hold the estimate
+        where it would not.
 
     Notes
     -----
     U = (H(row) + H(column) - H(both)) / H(dependent). Near independence it is biased upward by
-    sampling and by noise, as a square is, and no normal law holds: 2 n H(dependent) U is then
-    X2, whose noise-aware score statistic T has a noncentral chi-square law. So the
+    sampling and by noise, as a square is, and no normal law holds: without noise 2 n H(dependent)
+    U is then X2, whose score statistic T has a noncentral chi-square law. So the
     noncentralities lambda that T does not rule out stand for U = lambda (X2 / T) U(m) / X2(m),
     m the fitted table, which is lambda / (2 n H) near independence without noise. Further off
     the root of U varies by another amount than that of lambda: where the delta method (a cell
@@ -261,7 +263,9 @@ def uncertainty_coefficient(
         return value[..., 0, 0, 0], np.asarray(over(of_shared - value * slope, whole))
 
     name = f"uncertainty coefficient ({of_side(about, dependent)})"
-    return strength.explained(about, name, entropies, square, ROOT)
+    return strength.explained(
+        about, name, entropies, square, ROOT, symmetric=dependent == "symmetric"
+    )
 
 
 # ------------------------------------------------------------------ parts

@@ -20,7 +20,7 @@ from dpcontingency.inference.surface import Nearest, Square, Surface, non_negati
 
 Array = npt.NDArray[np.float64]
 
-DRAWS = 600
+DRAWS = 800
 SEED = 20_240_229  # of the draws, the same for all tables: the same release, the same interval
 MIDDLE = 0.16  # quantile at independence below which a statistic bounds no measure further
 SEARCHED = 100  # cells, beyond which the nearest table is sought along one line, and not projected
@@ -236,9 +236,9 @@ class Inversion:
 
 
 def _factor(covariance: Array) -> Array:
-    """F with F F' = covariance."""
+    """The symmetric root of a covariance, which moves little when that does."""
     values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)
 
 
 def _margin_columns(shape: tuple[int, int, int]) -> Array:
@@ -250,14 +250,16 @@ def _margin_columns(shape: tuple[int, int, int]) -> Array:
     return np.hstack([of_rows, of_columns]).astype(np.float64)
 
 
-def canonical(noisy: Array, shape: tuple[int, int, int]) -> npt.NDArray[np.intp]:
-    """An order of the cells that does not depend on the order of levels: by noisy margins.
+def canonical(table: Array, *, symmetric: bool) -> npt.NDArray[np.intp]:
+    """The cells of a table, shape (K, r, c), in an order that does not depend on labels.
 
-    Draws belong to cells by their place, so that relabelling would change an interval by chance.
+    Levels are ordered by their noisy margins and, where rows and columns mean the same, the side
+    with fewer levels or smaller margins makes the rows. Draws belong to cells by their place, so
+    that relabelling would else change an interval by chance.
     """
-    table = noisy.reshape(shape)
-    places = np.arange(noisy.size).reshape(shape)
+    places = np.arange(table.size).reshape(table.shape)
     for axis in range(3):
         others = tuple({0, 1, 2} - {axis})
         places = places.take(np.argsort(table.sum(axis=others), kind="stable"), axis=axis)
-    return np.asarray(places.ravel())
+    sides = [(table.shape[axis], *np.sort(table.sum(axis=(0, 3 - axis)))) for axis in (1, 2)]
+    return np.asarray(places.swapaxes(1, 2) if symmetric and sides[0] > sides[1] else places)

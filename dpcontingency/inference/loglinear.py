@@ -128,7 +128,7 @@ class LogLinearModel(LikelihoodModel):
 
     Without noise, a factor that a model leaves out changes no coefficient. With noise it does if
     its levels are taken to be equally likely and are not: the likelihood then shares the noise out
-    by a table that is wrong, and the coefficients of other factors are biased (METHODS 3.1). A
+    by a table that is wrong, and the coefficients of other factors are biased (METHODS 2.1). A
     model that names no factor at all, ``LogLinearModel(release, [])``, can only be that of equally
     likely cells (in each stratum), and is fitted to the whole release.
 

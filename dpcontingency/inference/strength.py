@@ -173,14 +173,19 @@ def with_interval(
     return of, square, (min(ends(of, low), value), value, max(ends(of, high), value))
 
 
-def inversion(about: TwoFactors, square: Square, largest: float) -> Inversion:
+def inversion(
+    about: TwoFactors, square: Square, largest: float, *, symmetric: bool = True
+) -> Inversion:
     """The tests of all values of a measure, on the released table in an order of its own."""
     cells = LogLinearModel(about.margin, [about.domain.names]).cells
-    order = canonical(cells.noisy, about.shape)
+    places = canonical(cells.noisy.reshape(about.shape), symmetric=symmetric)
+    order = places.ravel()
     noise = cells.law(cells.saturated().fitted).noise()
     strata = None if cells.strata is None else cells.strata[order]
+    groups, rows, columns = places.shape
+    shape = groups, rows, columns
     return Inversion(
-        cells.noisy[order], noise[np.ix_(order, order)], strata, about.shape, square, largest
+        cells.noisy[order], noise[np.ix_(order, order)], strata, shape, square, largest
     )
 
 
@@ -208,7 +213,13 @@ def most(of_square: Measure, about: TwoFactors) -> float:
 
 
 def explained(
-    about: TwoFactors, name: str, entropies: Entropies, square: Square, scale: Scale
+    about: TwoFactors,
+    name: str,
+    entropies: Entropies,
+    square: Square,
+    scale: Scale,
+    *,
+    symmetric: bool,
 ) -> Estimate:
     """A share of entropy, with the interval of the values that a test does not reject.
 
@@ -233,9 +244,8 @@ def explained(
     if of.df == 0:
         return found
     if not of.is_exact:
-        low, middle, high = (
-            min(root**2, 1.0) for root in inversion(about, square, 1.0).ends(about.alpha)
-        )
+        found_ends = inversion(about, square, 1.0, symmetric=symmetric).ends(about.alpha)
+        low, middle, high = (min(root**2, 1.0) for root in found_ends)
         return replace(
             found, estimate=middle, interval=(min(low, middle), max(high, middle)),
             link=BY_INVERSION, link_se=math.nan,

@@ -123,7 +123,8 @@ class Nearest:
 
     @cached_property
     def _inverse(self) -> Array:
-        return np.linalg.pinv(self.covariance, rcond=1e-10, hermitian=True)
+        inverse = np.linalg.pinv(self.covariance, rcond=1e-10, hermitian=True)
+        return np.asarray(inverse, dtype=np.float64)
 
     def on(self, surface: Surface, starts: Array, known: float) -> Array:
         """The best table of several searches, shape (p,).

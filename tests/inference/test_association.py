@@ -686,3 +686,64 @@ def test_what_an_estimate_says():
     assert f"Std. error:   {found.se:.4g}" in found.summary()
     assert any("NOT PRIVATE" in note.upper() for note in found.notes)
     assert "\n" not in repr(found)
+
+
+# ------------------------------------------------------------------ rare levels
+
+
+def rare_margin(seed):
+    """A 4 x 3 margin with a level of 0.3 %, all of the association in it; noise of 40 levels."""
+    row = np.array([0.003, *(0.997 * np.array([2, 3, 4]) / 9)])
+    column = np.array([2, 3, 4]) / 9
+    even = np.outer(row, column)
+    far = even.copy()
+    far[0] = [0.003, 0, 0]
+    far[1:] -= np.outer(row[1:] / row[1:].sum(), far[0] - even[0])
+    truth = np.sqrt(((far - even) ** 2 / even).sum() / 2)
+    rng = np.random.default_rng(seed)
+    sd = np.sqrt(2 * 40) / 0.4
+    noise = sd * rng.standard_normal(even.shape)
+    cells = rng.multinomial(8000, far.ravel()).reshape(even.shape) + noise - noise.mean()
+    domain = Domain({"R": list(range(4)), "S": list(range(3))})
+    return Release.from_noisy_table(cells, domain, sigma=sd, n_total=8000), truth
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_noise_that_hides_a_rare_level_leaves_its_part_open(seed):
+    release, truth = rare_margin(seed)
+    found = dpc.cramers_v(release, "R", "S")
+    assert found.interval[0] <= found.estimate <= found.interval[1]
+    assert found.interval[0] <= truth <= found.interval[1]
+
+
+def test_the_old_way_stopped_below_a_rare_level():
+    missed = 0
+    for seed in range(12):
+        release, truth = rare_margin(seed)
+        of = Contingency.of(TwoFactors.of(release, "R", "S", (), 0.05))
+        missed += np.sqrt(of.interval(0.05)[1] / 2) < truth
+    assert missed >= 2
+
+
+def test_little_noise_comes_near_the_classical_interval():
+    table = np.array([[50.0, 70], [60, 35]])
+    classical = dpc.cramers_v(exact(table), "R", "S")
+    for sigma in (0.2, 1.0):
+        near = dpc.cramers_v(noisy(table, sigma, n_total=215), "R", "S")
+        assert near.estimate == pytest.approx(classical.estimate, rel=5e-3)
+        assert near.interval == pytest.approx(classical.interval, abs=0.04)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_intervals_of_strength_hold_their_estimates_in_any_table(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(2, 5, size=2))
+    cells = rng.normal(rng.uniform(0, 60), 1 + rng.uniform(0, 20), shape)
+    release = Release.from_noisy_table(
+        cells, Domain({"R": list(range(shape[0])), "S": list(range(shape[1]))}), sigma=12.0
+    )
+    for measure in (dpc.cramers_v, dpc.contingency_coefficient, dpc.uncertainty_coefficient):
+        found = measure(release, "R", "S")
+        if not np.isnan(found.estimate):
+            assert 0 <= found.interval[0] <= found.estimate <= found.interval[1] <= 1
+            assert measure(release, "R", "S") == found
