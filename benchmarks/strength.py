@@ -131,7 +131,7 @@ NOTES = {
     "strength": "Coverage of 95 % intervals of Cramer's V and the symmetric uncertainty "
     "coefficient (U) in tables with a rare level, whose margin may be summed over a third factor "
     "with its noise. `association`: all in the rare level, or as much as its V everywhere. "
-    "`interval below`, `above`: misses on each side; at V = 0 only the second can be. Processor seconds an "
-    "interval.",
+    "`interval below`, `above`: misses on each side; at V = 0 only the second can be. Processor "
+    "seconds an interval.",
 }
 WORK = {"strength": (coverage, SETTINGS)}
