@@ -233,4 +233,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(
+        [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]
+    )

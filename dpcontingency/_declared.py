@@ -34,7 +34,8 @@ def with_bins(
         if len(checked_levels(name, levels[name])) < len(cut):
             raise DomainError(
                 f"Factor {name!r} has {len(cut)} bins and fewer levels: give each bin a label, in "
-                "order, or leave the factor out of the levels to have labels made from the edges."
+                "order, or leave the factor out of the levels to have labels made from the edges. "
+                "A level for missing values comes after them: [*Bins(edges).labels, 'missing']."
             )
     return levels, dict(bins)
 

@@ -31,6 +31,19 @@ MAX_SIZE = 4000  # digits of the number of cells; Python writes no number of mor
 MAX_AXES = 64  # factors of a table that is written down, which NumPy has axes for
 
 
+def listed(factors: Sequence[str | Sequence[str]]) -> tuple[str, ...]:
+    """The factors of a margin, named one by one or in one sequence.
+
+    Examples
+    --------
+    >>> listed(("A", "B")), listed((["A", "B"],))
+    (('A', 'B'), ('A', 'B'))
+    """
+    if len(factors) == 1 and not isinstance(factors[0], str) and isinstance(factors[0], Iterable):
+        return tuple(factors[0])
+    return tuple(factors)  # type: ignore[arg-type]
+
+
 class Domain:
     """Factors and their levels, declared in public and never learnt from records.
 

@@ -124,6 +124,19 @@ def shown(value: object, width: int = 80) -> str:
     return text if len(text) <= width else text[:width] + "..."
 
 
+def listing(names: Iterable[str], most: int = 10) -> str:
+    """Names in a sentence, and how many more there are.
+
+    Examples
+    --------
+    >>> listing("abc"), listing("abcd", 2)
+    ('a, b, c', 'a, b and 2 more')
+    """
+    known = list(names)
+    more = f" and {len(known) - most:,} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence: what is known, nearest spelling first when there is one."""
     known = list(known)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcontingency._arrays import read_only
-from dpcontingency.domain import MAX_AXES, Domain, unlabelled_array, without_nan
+from dpcontingency.domain import MAX_AXES, Domain, listed, unlabelled_array, without_nan
 from dpcontingency.errors import ConfidentialityError, DomainError, RecordsError
 
 MAX_CELLS = 2**27  # a gigabyte of counts, and as much again for each array beside them
@@ -129,11 +129,12 @@ class ContingencyTable:
         """What was done with records that lack a factor; None where it is not known."""
         return self._missing
 
-    def margin(self, *factors: str) -> ContingencyTable:
+    def margin(self, *factors: str | Sequence[str]) -> ContingencyTable:
         """Return the confidential margin over the named factors, in the order given.
 
         Its counts may exceed the 2^42 of a table's cells; `release_table` refuses it then.
         """
+        factors = listed(factors)
         target = self._domain.project(factors)
         dropped = tuple(i for i, name in enumerate(self._domain.names) if name not in factors)
         kept = [name for name in self._domain.names if name in factors]
@@ -265,7 +266,7 @@ class ConfidentialMargins:
         """What was done with records that lack a factor; None where it is not known."""
         return self._tables[0].missing
 
-    def margin(self, *factors: str) -> ContingencyTable:
+    def margin(self, *factors: str | Sequence[str]) -> ContingencyTable:
         """Return a margin that lies inside one of those counted, with its factors in this order.
 
         Raises
@@ -273,6 +274,7 @@ class ConfidentialMargins:
         DomainError
             If a factor is unknown or named twice, or no counted margin holds all of them.
         """
+        factors = listed(factors)
         wanted = self._domain.project(factors).names
         if wanted in self._by_names:
             return self._by_names[wanted]

@@ -313,7 +313,7 @@ def _fills(missing: str, domain: Domain) -> dict[str, int]:
         raise RecordsError(
             f"{argument('missing', missing)} is neither 'error' nor 'drop', and no factor "
             "declares it as a level. Declare that level in the domain to count missing values in "
-            "it."
+            "it, of a factor with bins after the labels of all bins."
         )
     return fills
 

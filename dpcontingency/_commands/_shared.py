@@ -15,14 +15,12 @@ import typer
 from dpcontingency import _writing
 from dpcontingency._labels import on_one_line
 from dpcontingency.domain import Domain
-from dpcontingency.errors import DomainError, DPContingencyError, ReleaseError, did_you_mean
+from dpcontingency.errors import DomainError, DPContingencyError, did_you_mean
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.loglinear import LogLinearModel
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.neighbours import RELATIONS
-from dpcontingency.release import files
-from dpcontingency.release.margins import MarginRelease
-from dpcontingency.release.release import Release
+from dpcontingency.release.release import load_release
 
 
 class CommandLineError(DPContingencyError):
@@ -88,7 +86,7 @@ def factors_in_file(context: typer.Context, incomplete: str) -> list[str]:
     """
     try:
         if (release := context.params.get("release")) is not None:
-            names = opened(release).domain.names
+            names = load_release(release).domain.names
         elif (domain := context.params.get("domain")) is not None:
             names = domain_of(domain).names
         else:
@@ -197,17 +195,6 @@ def domain_of(path: Path) -> Domain:
     except DomainError as error:
         text = str(error)
     raise DomainError(text if str(path) in text else f"{path}: {text}")
-
-
-def opened(path: Path) -> AnyRelease:
-    """The release in a file, of whichever kind it is."""
-    kind, content = files.read_one_of(path, (files.RELEASE, files.MARGINS))
-    try:
-        if kind == files.MARGINS:
-            return MarginRelease.from_dict(content)
-        return Release.from_dict(content)
-    except ReleaseError as error:
-        raise ReleaseError(f"{path}: {error}") from None
 
 
 # ------------------------------------------------------------------ names in a text

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from dpcontingency._commands._plain import release_as_data
-from dpcontingency._commands._shared import Force, Json, epilog, fresh, misuse, opened, print_json
+from dpcontingency._commands._shared import Force, Json, epilog, fresh, misuse, print_json
 from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain, label_text
 from dpcontingency.errors import ReleaseError
@@ -21,7 +21,7 @@ from dpcontingency.inference.results import LogLinearResults
 from dpcontingency.inference.testresult import TestResult
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.release.publish import release_table
-from dpcontingency.release.release import Release
+from dpcontingency.release.release import Release, load_release
 from dpcontingency.report import plain
 from dpcontingency.report.document import write_report
 from dpcontingency.tabulate import tabulate
@@ -89,7 +89,7 @@ def run(
 def _is_own_release(path: Path, domain: Domain) -> bool:
     """Whether a demo wrote a release."""
     try:
-        return opened(path).domain == domain
+        return load_release(path).domain == domain
     except ReleaseError:
         return False
 

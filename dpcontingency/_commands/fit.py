@@ -15,11 +15,11 @@ from dpcontingency._commands._shared import (
     epilog,
     fresh,
     model_of,
-    opened,
     print_json,
 )
 from dpcontingency.inference.loglinear import LeftOut
 from dpcontingency.inference.pvalues import DEFAULT_BOOT, PValue
+from dpcontingency.release.release import load_release
 from dpcontingency.report import plain
 
 JSON_KEYS = (
@@ -93,7 +93,7 @@ def run(
     '[`my a` B]'.
     """
     target = None if output is None else fresh(output, force, release)
-    results = model_of(opened(release), model, formula, left_out).fit(
+    results = model_of(load_release(release), model, formula, left_out).fit(
         method=method,  # type: ignore[arg-type]
         penalty=penalty,  # type: ignore[arg-type]
         warn_convergence=False,

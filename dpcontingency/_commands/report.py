@@ -14,11 +14,11 @@ from dpcontingency._commands._shared import (
     epilog,
     fresh,
     model_of,
-    opened,
     print_json,
     question,
 )
 from dpcontingency.inference.hypothesis import independence_test
+from dpcontingency.release.release import load_release
 from dpcontingency.report import plain
 from dpcontingency.report.document import renderer_of, write_report
 
@@ -65,7 +65,7 @@ def run(
     target = fresh(output, force, release)
     renderer_of(target)  # which refuses other suffixes, before any work
     questions = [question(text) for text in test or ()]
-    source: Any = opened(release)
+    source: Any = load_release(release)
     tests = [independence_test(source, *names, given=given) for names, given in questions]
     fitted = [model_of(source, text, None) for text in model or ()]
     fitted += [model_of(source, None, text) for text in formula or ()]

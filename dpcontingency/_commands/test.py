@@ -15,7 +15,6 @@ from dpcontingency._commands._shared import (
     epilog,
     factors_in_file,
     misuse,
-    opened,
     print_json,
 )
 from dpcontingency.inference.association_tests import cmh_test, trend_test
@@ -23,6 +22,7 @@ from dpcontingency.inference.hypothesis import homogeneity_test, independence_te
 from dpcontingency.inference.pvalues import DEFAULT_BOOT, PValue, Statistic
 from dpcontingency.inference.square_tests import marginal_homogeneity_test, symmetry_test
 from dpcontingency.inference.testresult import TestResult
+from dpcontingency.release.release import load_release
 from dpcontingency.report import plain
 
 Runner = Callable[[Any, list[str], list[str], dict[str, Any]], TestResult]
@@ -96,7 +96,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Test a hypothesis, such as independence, on a release."""
-    table, within = opened(release), given or []
+    table, within = load_release(release), given or []
     options: dict[str, Any] = {} if statistic is None else {"statistic": statistic}
     if kind != MARGINAL_HOMOGENEITY:
         options |= {"pvalue": pvalue, "n_boot": n_boot, "rng": seed}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpcontingency.domain import Domain
+from dpcontingency.domain import Domain, listed
 from dpcontingency.errors import ModelError
 from dpcontingency.inference import residuals
 from dpcontingency.inference.coefficients import CoefficientResults
@@ -38,7 +39,7 @@ class CellResults(CoefficientResults):
         self.model.require_joint("fittedvalues")
         return self._by_cell(self._fit.fitted)
 
-    def fitted_margin(self, *factors: str) -> pd.Series:
+    def fitted_margin(self, *factors: str | Sequence[str]) -> pd.Series:
         """Fitted means of the cells of a margin, by cell, also where there are too many joint ones.
 
         Parameters
@@ -61,6 +62,7 @@ class CellResults(CoefficientResults):
         >>> LogLinearModel(release, "[A][B]").fit().fitted_margin("B").to_dict()
         {'u': 8.0, 'v': 12.0}
         """
+        factors = listed(factors)
         domain = self._part(factors)
         axes = [self.model.release.domain.axis(name) for name in domain.names]
         means = self.model.space.margin(self._fit.fitted, axes)
@@ -126,7 +128,7 @@ class CellResults(CoefficientResults):
             residuals.deviance_residuals(cells.noisy, self._fit.fitted, cells.variances)
         )
 
-    def margin_residuals(self, *factors: str) -> pd.DataFrame:
+    def margin_residuals(self, *factors: str | Sequence[str]) -> pd.DataFrame:
         """Residuals of the cells of a released margin.
 
         Parameters
@@ -164,6 +166,7 @@ class CellResults(CoefficientResults):
         >>> frame["resid_adjusted"].round(2).tolist()
         [4.08, -4.08, -4.08, 4.08]
         """
+        factors = listed(factors)
         model, domain = self.model, self._part(factors)
         if model.release.strata and not set(model.release.strata) <= set(domain.names):
             raise ModelError(

@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from dpcontingency._language import phrase
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, listing
 from dpcontingency.inference.design import Design
 from dpcontingency.inference.lowrank import DiagonalPlusLowRank, sum_by_stratum
 
@@ -58,7 +58,7 @@ class Existence:
         """What happened, in a sentence; empty when the estimate exists."""
         if self.exists:
             return ""
-        names = ", ".join(self.parameters)
+        names = listing(self.parameters)
         if self.penalised:
             return (
                 "No record can be in the cells that these parameters tell apart, because the "
@@ -70,17 +70,19 @@ class Existence:
             sentences.append(
                 "The fit improves toward a limit as these parameters go to infinity, because a "
                 "margin of the model, or a pattern of its cells, is zero or within noise of zero: "
-                f"{', '.join(infinite)}. They have no finite estimate; the log-likelihood and "
+                f"{listing(infinite)}. They have no finite estimate; the log-likelihood and "
                 "fitted cells are the limit."
             )
         if self.open:
             sentences.append(
                 "The release tells next to nothing of these parameters, which are left open, "
                 "because they compare cells or margins within noise of zero: "
-                f"{', '.join(self.open)}."
+                f"{listing(self.open)}."
             )
-        jeffreys = phrase("fit(penalty='jeffreys')", "--penalty jeffreys")
-        sentences.append(f"{jeffreys} has finite estimates, except where a public total is 0.")
+        jeffreys = phrase("model.fit(penalty='jeffreys')", "dpcontingency fit --penalty jeffreys")
+        sentences.append(
+            f"For a table, {jeffreys} has finite estimates, except where a public total is 0."
+        )
         return " ".join(sentences)
 
 

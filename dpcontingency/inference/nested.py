@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcontingency._language import argument
 from dpcontingency.domain import label_text
-from dpcontingency.errors import ModelError
+from dpcontingency.errors import ModelError, listing
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.inference.pvalues import DEFAULT_BOOT, How, tail_of
 from dpcontingency.inference.statistic import STATISTICS, Hypothesis
@@ -112,10 +112,10 @@ def faint_margins(release: AnyRelease) -> list[str]:
             found += [f"{name} = {label}" for label in labels]
     notes = []
     if empty:
-        notes.append(f"No record has {', or '.join(empty)}: the test is about the other levels.")
+        notes.append(f"No record has {listing(empty)}: the test is about the other levels.")
     if faint:
         notes.append(
-            f"Within noise of 0 (less than 2 standard deviations above): {', '.join(faint)}. "
+            f"Within noise of 0 (less than 2 standard deviations above): {listing(faint)}. "
             "Perhaps nobody is there."
         )
     return notes

@@ -41,9 +41,10 @@ def scores_of(domain: Domain, name: str, what: str) -> Array:
     if name in domain.scores:
         return np.asarray(domain.scores[name], dtype=np.float64)
     if name not in domain.ordered and size > 2:
+        scores = phrase(f"scores={{{name!r}: [1, 2, 5]}}", f"scores: {{{name}: [1, 2, 5]}}")
         raise ModelError(
             f"{what} needs the order of the levels of {name!r}, and the domain does not declare "
             f"it: write {phrase(f'ordered=[{name!r}]', f'ordered: [{name}]')} in the domain, with "
-            "the levels in order, or give scores."
+            f"the levels in order, or {scores}, a number a level."
         )
     return np.arange(1.0, size + 1)

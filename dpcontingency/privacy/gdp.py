@@ -26,6 +26,13 @@ else:
     flint = later("flint")
 
 
+_OTHER_WAYS = {
+    "epsilon": "GDP.from_epsilon_delta(epsilon, delta), such as GDP.from_epsilon_delta(1, 1e-6)",
+    "rho": "GDP.from_zcdp(rho)",
+    "delta": "GDP.from_epsilon_delta(epsilon, delta), such as GDP.from_epsilon_delta(1, 1e-6)",
+}
+
+
 @dataclass(frozen=True)
 class GDP:
     """The privacy loss mu of a mu-GDP mechanism.
@@ -53,6 +60,13 @@ class GDP:
     """
 
     mu: float
+
+    def __new__(cls, *args: object, **named: object) -> GDP:
+        """Refuse other currencies, which have constructors of their own."""
+        for name, way in _OTHER_WAYS.items():
+            if name in named:
+                raise PrivacyError(f"GDP takes mu; a loss in {name} is {way}.")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", _positive("mu", self.mu))

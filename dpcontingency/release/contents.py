@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,13 @@ class ReleaseContents:
         self._check_table()
         self._check_noise()
         self._check_totals()
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be an array: a release holds two, which mean different things."""
+        raise ReleaseError(
+            "A release is no array: take .noisy, the cells that inference uses, or .estimate, "
+            "which may be shrunken."
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Made anew, so that the arrays of a copy are read-only too.

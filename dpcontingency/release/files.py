@@ -19,7 +19,7 @@ RESULTS = "dpcontingency-results"
 VERSION = 1
 READERS = {
     RELEASE: "load_release",
-    MARGINS: "MarginRelease.load",
+    MARGINS: "load_release",
     RESULTS: "LogLinearResults.load",
 }
 

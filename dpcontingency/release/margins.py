@@ -8,14 +8,14 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NoReturn, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency._arrays import read_only
-from dpcontingency.domain import Domain
+from dpcontingency.domain import Domain, listed
 from dpcontingency.errors import ReleaseError
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.stamp import OBSERVED, SIMULATED
@@ -103,6 +103,12 @@ class MarginRelease:
             kept[a] = read_only(np.array(values, dtype=np.float64))  # a copy, and nobody's else
         object.__setattr__(self, "contrasts", MappingProxyType(kept))
         self._check()
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be an array: a release of margins holds several."""
+        raise ReleaseError(
+            "A release of margins is no array: take margin(...).values, the noisy cells of one."
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         contrasts = dict(self.contrasts)
@@ -199,7 +205,7 @@ class MarginRelease:
         """The standard deviation of the noise in `n_total_estimate`; 0 where n is public."""
         return self.plan.sd() if self.total is None else 0.0
 
-    def margin(self, *factors: str) -> MarginRelease:
+    def margin(self, *factors: str | Sequence[str]) -> MarginRelease:
         """A wanted margin or a part of one, its axes in the order given (post-processing).
 
         Returns
@@ -215,9 +221,10 @@ class MarginRelease:
         PrivacyError
             If the factors lie in no wanted margin together.
         """
+        factors = listed(factors)
         return self.collapse(*self.plan.inside(factors))
 
-    def collapse(self, *factors: str) -> MarginRelease:
+    def collapse(self, *factors: str | Sequence[str]) -> MarginRelease:
         """The release of some of its factors, with all that is known of them, in the order given.
 
         Unlike `margin` it takes factors that lie in no wanted margin together.
@@ -229,6 +236,7 @@ class MarginRelease:
         PrivacyError
             If none of them is in a wanted margin.
         """
+        factors = listed(factors)
         plan = self.plan.collapse(factors)
         contrasts = {}
         for a in plan.cell_scales:
@@ -338,7 +346,7 @@ class MarginRelease:
         """The standard deviation of the noise in each cell of `values`."""
         return np.full(self.domain.shape, self.sd)
 
-    def covariance(self, *factors: str) -> Array:
+    def covariance(self, *factors: str | Sequence[str]) -> Array:
         """The dense covariance of the noise in a margin, over its flattened cells.
 
         Raises
@@ -353,9 +361,10 @@ class MarginRelease:
         The sum over A in S of s_A^2 times the product over A of (I - J/n_k) and over the other
         factors of S of J / n_k^2.
         """
+        factors = listed(factors)
         return self.plan.covariance(*factors)
 
-    def to_frame(self, *factors: str) -> pd.DataFrame:
+    def to_frame(self, *factors: str | Sequence[str]) -> pd.DataFrame:
         """One row a cell: the factors, then ``noisy`` and ``noise_sd``.
 
         Parameters
@@ -371,6 +380,7 @@ class MarginRelease:
         ReleaseError
             If all are asked for and a factor has the name of another column.
         """
+        factors = listed(factors)
         if factors:
             margin = self.margin(*factors)
             cells = {"noisy": margin.values, "noise_sd": margin.noise_sd}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from numbers import Real
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dpcontingency.domain import Domain, unlabelled_array, without_nan
+from dpcontingency.domain import Domain, listed, unlabelled_array, without_nan
 from dpcontingency.errors import PrecisionWarning, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
 from dpcontingency.privacy.neighbours import in_words
@@ -21,6 +22,7 @@ from dpcontingency.privacy.stamp import EXACT, NOT_PRIVATE, OBSERVED, SIMULATED
 from dpcontingency.release import exports, files, integers
 from dpcontingency.release.contents import ReleaseContents
 from dpcontingency.release.integers import IntegerTable
+from dpcontingency.release.margins import MarginRelease
 from dpcontingency.release.noise import GaussianNoise
 from dpcontingency.release.plausible import check_cells, check_shares
 from dpcontingency.release.sensitivity import Neighbours, public_totals_in_words
@@ -243,7 +245,7 @@ class Release(ReleaseContents):
         spread = self.noise_sd[self.domain.possible()]
         return float(spread.min()), float(spread.max())
 
-    def margin(self, *factors: str) -> Release:
+    def margin(self, *factors: str | Sequence[str]) -> Release:
         """The released margin over the named factors, in the order given (post-processing).
 
         Raises
@@ -253,6 +255,7 @@ class Release(ReleaseContents):
         ReleaseError
             If the law of the margin's noise has no simple form (see `GaussianNoise.margin`).
         """
+        factors = listed(factors)
         domain = self.domain.project(factors)
         axes = tuple(self.domain.axis(name) for name in factors)
         strata = tuple(name for name in factors if name in self.strata)
@@ -440,17 +443,17 @@ class Release(ReleaseContents):
         return str(files.document_of(self.to_dict())["checksum"])
 
 
-def load_release(path: str | Path) -> Release:
-    """Read a release from the JSON file that `Release.save` wrote, bit for bit.
+def load_release(path: str | Path) -> Release | MarginRelease:
+    """Read a release, of a table or of margins, from the JSON file of its `save`, bit for bit.
 
     Raises
     ------
     ReleaseError
         If the file is no release, is of an unknown version, or was changed after it was written.
     """
-    content = files.read(path)
+    kind, content = files.read_one_of(path, (files.RELEASE, files.MARGINS))
     try:
-        return Release.from_dict(content)
+        return (Release if kind == files.RELEASE else MarginRelease).from_dict(content)
     except ReleaseError as error:
         raise ReleaseError(f"{path}: {error}") from None
 

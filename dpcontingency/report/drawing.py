@@ -7,6 +7,7 @@ import io
 import re
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -248,8 +249,14 @@ def above(ax: Axes, marks: Mapping[str, tuple[str, dict[str, Any]]]) -> Legend:
 
 
 def describe(ax: Axes, *sentences: str) -> None:
-    """Keep with the axes what they show, in words: `svg` says it to who does not see."""
-    ax.set_label(" ".join(clean(sentence) for sentence in sentences if sentence))
+    """Keep with the axes what they show, in words: `svg` says it to who does not see.
+
+    Names that were cut bear the whole one as their label, and are told in full.
+    """
+    cut = {text.get_text(): str(text.get_label()) for text in ax.texts if text.get_label()}
+    whole = "; ".join(f"{short} is {name}" for short, name in cut.items())
+    told = [*sentences, f"In full: {whole}." if whole else ""]
+    ax.set_label(" ".join(clean(sentence) for sentence in told if sentence))
 
 
 # ------------------------------------------------------------------ names
@@ -295,6 +302,28 @@ def short(text: str, longest: float = LONGEST) -> str:
     while (room := room - _width(text[kept])) >= 0:
         kept += 1
     return text[:kept].rstrip() + "…"
+
+
+def distinct(texts: Sequence[str], longest: float = LONGEST) -> list[str]:
+    """Names cut by `short` that stay different where they were.
+
+    Those that a cut at the end makes alike are cut in their middle, or numbered where that does not
+    tell them apart either.
+
+    Examples
+    --------
+    >>> distinct(["the same long beginning, then one", "the same long beginning, then two"], 12)
+    ['the sa…n one', 'the sa…n two']
+    """
+    made = {text: short(text, longest) for text in texts}
+
+    def alike() -> list[str]:
+        times = Counter(made.values())
+        return [text for text, cut in made.items() if times[cut] > 1]
+
+    made |= {text: short_inside(text, longest) for text in alike()}
+    made |= {text: f"{short(text, longest - 4)} {k}" for k, text in enumerate(alike(), 1)}
+    return [made[text] for text in texts]
 
 
 def short_inside(text: str, longest: float) -> str:

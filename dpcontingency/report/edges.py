@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from matplotlib.axes import Axes
 
-from dpcontingency.report.drawing import FONT, INK, ems, short
+from dpcontingency.report.drawing import FONT, INK, clean, distinct, ems, short
 
 Side = Literal["bottom", "left", "top", "right"]
 
@@ -35,6 +35,9 @@ def write_edge(ax: Axes, side: Side, name: str, labels: Sequence[Label]) -> floa
     float
         How far it reaches from the edge, in points.
     """
+    whole = [label.text for label in labels]
+    labels = [Label(text, label.at) for text, label in zip(distinct(whole), labels, strict=True)]
+    full = {label.text: text for label, text in zip(labels, whole, strict=True)}
     across = side in ("bottom", "top")
     far = side in ("top", "right")
     sign, edge = (1, 1.0) if far else (-1, 0.0)
@@ -62,8 +65,10 @@ def write_edge(ax: Axes, side: Side, name: str, labels: Sequence[Label]) -> floa
 
     shown = _legible(labels, length) if turned or not across else labels
     for label in shown:
-        put(short(label.text), label.at, NEAR, rotation=90 if turned else 0)
-    longest = max((ems(short(label.text)) for label in shown), default=1.0)
+        name_of = full[label.text]
+        put(label.text, label.at, NEAR, rotation=90 if turned else 0,
+            label="" if clean(name_of) == label.text else name_of)  # fmt: skip
+    longest = max((ems(label.text) for label in shown), default=1.0)
     room = FONT * (longest if turned or not across else 1.0)
     if name:
         put(short(name), 0.5, room + BEYOND, rotation=0 if across else 90, fontweight="bold")
@@ -73,7 +78,7 @@ def write_edge(ax: Axes, side: Side, name: str, labels: Sequence[Label]) -> floa
 def _overlap(labels: Sequence[Label], length: float) -> bool:
     """Whether labels side by side on an edge so many ems long would touch."""
     return any(
-        (ems(short(one.text)) + ems(short(other.text))) / 2 + 0.6 > abs(other.at - one.at) * length
+        (ems(one.text) + ems(other.text)) / 2 + 0.6 > abs(other.at - one.at) * length
         for one, other in pairwise(labels)
     )
 

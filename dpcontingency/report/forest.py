@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -259,6 +260,9 @@ def _forest(
             f"{fewer}."
         )
     labels = [in_lines(row.label, LABEL) for row in rows]
+    again = Counter(labels)
+    for k, label in enumerate(labels):  # cut alike, though of different coefficients
+        labels[k] = f"{label} ({k + 1})" if again[label] > 1 else label
     texts = [clean(row.text) for row in rows]
     own = ax is None
     if ax is None:

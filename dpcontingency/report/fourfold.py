@@ -25,6 +25,7 @@ from dpcontingency.report.drawing import (
     SHADES,
     Shade,
     describe,
+    distinct,
     legend,
     look,
     new_axes,
@@ -277,12 +278,12 @@ def _draw(
               ha="left" if across < 0 else "right", va="top" if up > 0 else "bottom")  # fmt: skip
     if panel.title:
         write(ax, x, y + 1.36, short_inside(panel.title, 28), ha="center", va="bottom")
-    for j, text in enumerate(levels[1]):
-        write(ax, x + j - 0.5, y + 1.06, short(text, 12), ha="center", va="bottom",
-              fontsize=FONT - 1)  # fmt: skip
-    for i, text in enumerate(levels[0]) if beside else ():
-        write(ax, x - 1.08, y + 0.5 - i, short(text, 12), ha="right", va="center", rotation=90,
-              fontsize=FONT - 1)  # fmt: skip
+    for j, text in enumerate(distinct(levels[1], 12)):
+        write(ax, x + j - 0.5, y + 1.06, text, ha="center", va="bottom", fontsize=FONT - 1,
+              label="" if text == levels[1][j] else levels[1][j])  # fmt: skip
+    for i, text in enumerate(distinct(levels[0], 12)) if beside else ():
+        write(ax, x - 1.08, y + 0.5 - i, text, ha="right", va="center", rotation=90,
+              fontsize=FONT - 1, label="" if text == levels[0][i] else levels[0][i])  # fmt: skip
     said = panel.text if known else "no odds ratio"
     write(ax, x, y - 1.08, said, ha="center", va="top", fontsize=FONT - 1)
 
