@@ -313,7 +313,7 @@ def distinct(texts: Sequence[str], longest: float = LONGEST) -> list[str]:
     Examples
     --------
     >>> distinct(["the same long beginning, then one", "the same long beginning, then two"], 12)
-    ['the sa…n one', 'the sa…n two']
+    ['the…one', 'the…two']
     """
     made = {text: short(text, longest) for text in texts}
 

@@ -15,13 +15,12 @@ import pytest
 
 from dpcontingency import _commands, _writing, cli
 from dpcontingency._commands import privacy
-from dpcontingency._commands._shared import opened
 from dpcontingency._demo_data import demo_file
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PrecisionWarning
 from dpcontingency.privacy.gdp import GDP
 from dpcontingency.privacy.ledger import PrivacyLedger
-from dpcontingency.release.release import Release
+from dpcontingency.release.release import Release, load_release
 from tests.command_line import invoke, refused, run
 
 RECORDS = demo_file("ucb_admissions_records.csv")
@@ -78,7 +77,7 @@ def test_a_file_of_another_kind_is_named(folder, tmp_path):
 def test_a_mark_that_an_editor_added_does_no_harm(folder, tmp_path):
     content = (folder / "r.json").read_bytes()
     (tmp_path / "r.json").write_bytes(b"\xef\xbb\xbf" + content)
-    assert opened(tmp_path / "r.json").domain == opened(folder / "r.json").domain
+    assert load_release(tmp_path / "r.json").domain == load_release(folder / "r.json").domain
 
 
 def test_messages_are_one_line_whatever_names_hold(folder):
@@ -98,7 +97,7 @@ def test_a_fault_does_not_quote_records(folder, monkeypatch):
     def fail(path):
         raise KeyError("HIV positive")
 
-    monkeypatch.setattr("dpcontingency._commands.fit.opened", fail)
+    monkeypatch.setattr("dpcontingency._commands.fit.load_release", fail)
     result = invoke("fit", folder / "r.json", "[A]")
     assert result.exit_code == cli.FAULT
     (line,) = result.stderr.splitlines()
@@ -112,7 +111,7 @@ def test_memory_that_runs_out_is_refused(folder, monkeypatch):
     def fail(path):
         raise MemoryError
 
-    monkeypatch.setattr("dpcontingency._commands.fit.opened", fail)
+    monkeypatch.setattr("dpcontingency._commands.fit.load_release", fail)
     assert "not enough memory" in refused("fit", folder / "r.json", "[A]")
 
 

@@ -274,21 +274,20 @@ def test_integers_follow_relabelling_and_transposing():
 
 def test_large_and_absurd_totals():
     domain = Domain({"A": ["a", "b", "c"]})
-    big = Release.from_noisy_table([2.0**52, 2.0**52, -1e300], domain, sigma=1, n_total=2**53)
+    big = Release.from_noisy_table([2.0**52, 2.0**52, -1e150], domain, sigma=1e150, n_total=2**53)
     assert big.to_integer_table().values.tolist() == [2**52, 2**52, 0]
-    lop = Release.from_noisy_table([1e308, -1e308, 3.0], domain, sigma=1, n_total=2**53)
+    lop = Release.from_noisy_table([1e150, -1e150, 3.0], domain, sigma=1e150, n_total=2**53)
     assert lop.to_integer_table().values.tolist() == [2**53, 0, 0]
     for total in (2**53 + 2, 1e300, 25.5):
-        r = Release.from_noisy_table([1.0, 2, 3], domain, sigma=1, n_total=total)
+        r = Release.from_noisy_table([total, 2, -2], domain, sigma=1, n_total=total)
         with pytest.raises(ReleaseError, match=r"at most 2\^53"):
             r.to_integer_table()
     for values in ([0.0, 0, 0], [-5.0, -1, -2]):
         r = Release.from_noisy_table(values, domain, sigma=1)
         assert r.to_integer_table().values.tolist() == [0, 0, 0]
     nowhere = Domain(domain.levels, structural_zeros=[{"A": v} for v in "abc"])
-    impossible = Release.from_noisy_table([1.0, 2, 3], nowhere, sigma=1, n_total=3)
-    with pytest.raises(ReleaseError, match="every cell impossible"):
-        impossible.to_integer_table()
+    with pytest.raises(ReleaseError, match="3 away from the public one"):
+        Release.from_noisy_table([1.0, 2, 3], nowhere, sigma=1, n_total=3)
 
 
 def test_what_an_integer_table_says_of_itself(tmp_path):

@@ -194,8 +194,9 @@ def test_a_file_of_another_kind_is_refused_with_what_reads_it(saved, tmp_path):
     rng = np.random.default_rng(1)
     domain = Domain({"A": ["a", "b"], "B": ["u", "v"]})
     simulate_margins([[1, 2], [3, 4]], domain, ["A"], GDP(1), rng).save(margins)
-    with pytest.raises(ReleaseError, match=r"margins file: read it by MarginRelease\.load\.$"):
-        load_release(margins)
+    assert isinstance(load_release(margins), MarginRelease)
+    with pytest.raises(ReleaseError, match=r"margins file: read it by load_release\.$"):
+        LogLinearResults.load(margins)
     with pytest.raises(ReleaseError, match=r"release file: read it by load_release\.$"):
         MarginRelease.load(saved)
     with pytest.raises(ReleaseError, match=r"release file: read it by load_release\.$"):

@@ -149,6 +149,7 @@ def test_a_caller_cannot_contradict_it_either():
 def test_contrasts_are_nobody_elses():
     release = RELEASES["simulated"]
     for values in release.contrasts.values():
-        assert values.base is None
         with pytest.raises(ValueError, match="read-only"):
             values[...] = 0.0
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            values.setflags(write=True)
