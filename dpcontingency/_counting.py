@@ -50,6 +50,7 @@ FAULTS = {
 }
 
 Groups = dict[str, Any]  # the columns of an answer
+_TALLY = {"n", "rows", "small", "fault"}
 
 
 # ------------------------------------------------------------------ one factor
@@ -247,10 +248,14 @@ class Count:
         return any(factor.fill is not None for factor in self.factors)
 
     def groups(self, table: Any) -> Iterator[tuple[frozenset[int], Groups]]:
-        """The groups of each block, with columns ``n`` and, of weighted records, ``fault``."""
+        """The groups of each block, with a column ``n``, the sum of weights.
+
+        Of weighted records also with ``rows``, of which ``small`` have a weight of 0 or 1, and
+        ``fault``.
+        """
         kinds = {factor.axis: table[factor.rest].type() for factor in self.factors}
         for factor in self.factors:
-            check_kind(kinds[factor.axis], factor.name)
+            check_kind(kinds[factor.axis], f"Factor {factor.name!r}")
         rooms = {
             block: math.prod(self.factors[axis].room(kinds[axis]) for axis in block)
             for block in self.blocks
@@ -297,7 +302,9 @@ class Count:
         # Where 64 bits may not do, the sum in floating point says so.
         fits = table.w.cast("float64").sum() <= TOO_MANY
         n = ibis.cases((fits, table.w.sum().cast("int64")), else_=TOO_MANY)
-        return {"n": n.cast("int64"), "fault": table.fault.max()}
+        small = (table.w <= 1).sum().cast("int64")
+        tally = {"n": n.cast("int64"), "rows": table.count().cast("int64"), "small": small}
+        return tally | {"fault": table.fault.max()}
 
     def _recoded(self, groups: Any, axes: Sequence[int], keys: list[str]) -> Any:
         """The groups by level instead of by value, for the factors that are recoded.
@@ -310,7 +317,8 @@ class Count:
         for factor in late:
             groups = groups.mutate(**factor.found(groups, text=False))
         keys = [*keys, *(factor.position for factor in late)]
-        tally = {"n": groups.n.sum().cast("int64")}
+        sums = ("n", "rows", "small") if self.weighted else ("n",)
+        tally = {name: groups[name].sum().cast("int64") for name in sums}
         if self.weighted:
             tally["fault"] = groups.fault.max()
         return groups.group_by(keys).agg(**tally)
@@ -329,7 +337,7 @@ class Count:
         for block in blocks:
             mine = np.packbits(np.array([axis not in block for axis in axes], dtype=np.uint8))
             rows = pa.array((packed == mine).all(axis=1))
-            wanted = {f"{kind}{axis}" for axis in block for kind in "kc"} | {"n", "fault"}
+            wanted = {f"{kind}{axis}" for axis in block for kind in "kc"} | _TALLY
             yield block, {c: found[c].filter(rows) for c in found.column_names if c in wanted}
 
     def _grouping_sets(

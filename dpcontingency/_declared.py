@@ -76,6 +76,18 @@ def checked_levels(name: str, values: Sequence[Label]) -> tuple[Label, ...]:
     return levels
 
 
+def unquoted_levels(title: str, name: str, values: Sequence[Label]) -> tuple[Label, ...]:
+    """The levels of a factor that is read off data, of which an error quotes nothing."""
+    try:
+        return checked_levels(name, values)
+    except DomainError:
+        pass  # raised below, where it has no context
+    raise DomainError(
+        f"{title} is no factor: a factor has a name and at least one level, and levels are text, "
+        "finite numbers or booleans that differ as text. Mend the column, or leave it out."
+    )
+
+
 def checked_scores(
     name: str, values: Sequence[float], levels: Sequence[Label]
 ) -> tuple[float, ...]:

@@ -8,10 +8,11 @@ out, and a comment says why. No comment holds a value or a count.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import ibis
@@ -20,10 +21,17 @@ import pandas as pd
 from dpcontingency import _yaml
 from dpcontingency._labels import Label, label_text
 from dpcontingency._language import phrase
-from dpcontingency._records import Source, column_positions, observed_labels, shielded, source_of
+from dpcontingency._records import (
+    Source,
+    column_positions,
+    column_titles,
+    observed_labels,
+    shielded,
+    source_of,
+)
+from dpcontingency._weights import COUNT_NAMES
 from dpcontingency.errors import RecordsError
 from dpcontingency.privacy.stamp import NOT_PRIVATE
-from dpcontingency.tabulate import COUNT_NAMES
 
 Kind = Literal[
     "factor", "numbers", "counts", "dates", "identifier", "many", "empty", "no levels", "no name"
@@ -83,6 +91,8 @@ class Column:
     ----------
     name : str
         The column.
+    title : str
+        What messages call it: without its name, unless the caller said it.
     kind : str
         "factor", or why it is none.
     levels : tuple of labels
@@ -96,6 +106,7 @@ class Column:
     """
 
     name: str
+    title: str
     kind: Kind
     levels: tuple[Label, ...] = ()
     ordered: bool = False
@@ -108,7 +119,9 @@ class Column:
         return _WHY.get(self.kind, "")
 
 
-def look_at(records: object, names: Sequence[str] | None = None) -> list[Column]:
+def look_at(
+    records: object, names: Sequence[str] | None = None, *, remote: bool = False
+) -> list[Column]:
     """What each column looks like, by two passes over the records: not private.
 
     Parameters
@@ -117,25 +130,38 @@ def look_at(records: object, names: Sequence[str] | None = None) -> list[Column]
         As in `tabulate`.
     names : sequence of str, optional
         The columns to look at, as factors whatever they look like; by default all.
+    remote : bool, optional
+        As in `tabulate`.
 
     Raises
     ------
     RecordsError
         If the records cannot be read, hold no record, or lack a column.
     """
-    with source_of(records) as source:
+    with source_of(records, remote=remote) as source:
         if names is None and source.is_text and len(source.columns) == 1:
             _check_separator(source.columns[0])
-        chosen = source.columns if names is None else tuple(dict.fromkeys(names))
-        table = shielded(source.take, column_positions(source, chosen))
+        asked = None if names is None else tuple(dict.fromkeys(names))
+        table = shielded(source.take, column_positions(source, asked))
+        columns = zip(
+            table.columns,
+            source.columns if asked is None else asked,
+            column_titles(source, asked),
+            strict=True,
+        )
         (facts,) = shielded(source.run, _facts(table)).to_pylist()
         if not facts["rows"]:
             raise RecordsError("There is no record, so there is nothing to draft a domain from.")
         return [
-            _column(source, table.select(key), name, {k: facts.get(f"{key}_{k}") for k in _FACTS}
-                    | {"rows": facts["rows"]}, asked=names is not None)
-            for key, name in zip(table.columns, chosen, strict=True)
-        ]  # fmt: skip
+            _column(
+                source,
+                table.select(key),
+                Column(name, title, "factor"),
+                {k: facts.get(f"{key}_{k}") for k in _FACTS} | {"rows": facts["rows"]},
+                asked=asked is not None,
+            )
+            for key, name, title in columns
+        ]
 
 
 _FACTS = ("present", "distinct", "numbers", "whole", "codes")
@@ -165,33 +191,34 @@ def _facts(table: Any) -> Any:
 
 
 def _column(
-    source: Source, column: Any, name: str, facts: dict[str, Any], *, asked: bool
+    source: Source, column: Any, plain: Column, facts: dict[str, Any], *, asked: bool
 ) -> Column:
     """What a column looks like; one that was asked for by name is a factor if it can be."""
+    name, looks = plain.name, functools.partial(replace, plain)
     present, distinct = facts["present"], facts["distinct"]
     if not name:
-        return Column(name, "no name")
+        return looks(kind="no name")
     if present is None:
-        return Column(name, "no levels")
+        return looks(kind="no levels")
     if not present:
-        return Column(name, "empty", lacking=True)
+        return looks(kind="empty", lacking=True)
     lacking = present < facts["rows"]
     numeric = facts["numbers"] == present and not facts["codes"]
     counts = numeric and facts["whole"] == present and name.strip().casefold() in COUNT_NAMES
     if counts and not asked:
-        return Column(name, "counts", lacking=lacking)
+        return looks(kind="counts", lacking=lacking)
     unique = present >= FEW and distinct >= NEARLY_UNIQUE * present
     many = distinct > (MANY_NUMBERS if numeric else MANY_LEVELS)
     # Measurements with decimals are nearly unique, too; whole numbers that are may count persons.
     unique = unique and not (numeric and facts["whole"] < present)
     if (unique or many) and not numeric and _all_match(source, column, _DATE.fullmatch):
-        return Column(name, "dates", lacking=lacking)
+        return looks(kind="dates", lacking=lacking)
     if unique and (many or not asked):
-        return Column(name, "identifier", lacking=lacking)
+        return looks(kind="identifier", lacking=lacking)
     if many:
-        return Column(name, "numbers" if numeric else "many", numeric=numeric, lacking=lacking)
-    levels, ordered = _in_order(observed_labels(source, column, name), numeric)
-    return Column(name, "factor", levels, ordered, numeric, lacking)
+        return looks(kind="numbers" if numeric else "many", numeric=numeric, lacking=lacking)
+    levels, ordered = _in_order(observed_labels(source, column, plain.title), numeric)
+    return looks(levels=levels, ordered=ordered, numeric=numeric, lacking=lacking)
 
 
 def _all_match(source: Source, column: Any, matches: Callable[[str], object]) -> bool:
@@ -257,7 +284,7 @@ def text_of(columns: Sequence[Column]) -> str:
     if not factors:
         raise RecordsError(
             "No column of the records looks like a factor, a column of a few values: "
-            + "; ".join(f"{c.name!r}: {c.reason}" for c in columns[:3])
+            + "; ".join(f"{c.title}: {c.reason}" for c in columns[:3])
             + ". Declare the domain yourself, with bins for numbers."
         )
     parts = [_HEAD, "observed: true\n\nfactors:\n"]

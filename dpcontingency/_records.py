@@ -10,18 +10,21 @@ import os
 import re
 import sys
 import tempfile
+import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from dpcontingency._declared import unquoted_levels
 from dpcontingency._labels import Label, label_text
 from dpcontingency._language import phrase
 from dpcontingency._lazy import later
 from dpcontingency._watch import run_in_duckdb, waiting
-from dpcontingency.errors import DPContingencyError, RecordsError, did_you_mean
+from dpcontingency.errors import DPContingencyError, RecordsError, shown
 
 if TYPE_CHECKING:
     import ibis
@@ -85,16 +88,18 @@ def _without_log(name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def source_of(records: object) -> Iterator[Source]:
+def source_of(records: object, *, remote: bool = False) -> Iterator[Source]:
     """Records where they are; by an embedded DuckDB unless they are in an engine already.
 
     Raises
     ------
     RecordsError
-        If this is no kind of records, or they cannot be read.
+        If this is no kind of records, they cannot be read, or they are on another machine and
+        that is not asked for by ``remote``.
     """
-    is_csv = isinstance(records, str | os.PathLike) and _is_csv(os.fspath(records))
-    embedded = ibis.duckdb.connect()
+    path = os.fspath(records) if isinstance(records, str | os.PathLike) else None
+    is_csv = path is not None and _is_csv(path)
+    embedded = _embedded()
     spill = tempfile.TemporaryDirectory(prefix="dpcontingency-")  # of this user alone
     try:
         embedded.con.execute("SET temp_directory = ?", [spill.name])
@@ -102,6 +107,8 @@ def source_of(records: object) -> Iterator[Source]:
             embedded.con.execute(
                 "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
             )
+        if path is not None:
+            shielded(_check_place, path, remote, embedded)
         yield shielded(_kinds(), records, embedded)
     except RecordsError as error:
         # Not another error, whose context would be this one.
@@ -111,6 +118,40 @@ def source_of(records: object) -> Iterator[Source]:
     finally:
         embedded.disconnect()
         spill.cleanup()
+
+
+def _embedded() -> Any:
+    """A DuckDB that fetches no code, whatever a path would need."""
+    engine = ibis.duckdb.connect()
+    engine.con.execute("SET autoinstall_known_extensions = false")
+    return engine
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path or glob is an address, as in ``https://`` and ``s3://``."""
+    return "://" in path.removeprefix("file:")
+
+
+def _check_place(path: str, remote: bool, engine: Any) -> None:
+    """Refuse an address that was not asked for, or that needs code which is not installed.
+
+    The address is not quoted: it may hold a key.
+    """
+    if not is_remote(path):
+        return
+    scheme = path.partition("://")[0].casefold()
+    if not remote:
+        raise RecordsError(
+            f"The records are at an address ({shown(scheme)}), not in files of this machine: "
+            f"download them first, or pass {phrase('remote=True', '--remote')} to read them there."
+        )
+    needed = "azure" if scheme in ("az", "azure", "abfss") else "httpfs"
+    found = "SELECT installed FROM duckdb_extensions() WHERE extension_name = ?"
+    if not engine.con.execute(found, [needed]).fetchone()[0]:
+        raise RecordsError(
+            f"DuckDB reads such an address by its extension {needed!r}, which is not installed: "
+            f"run INSTALL {needed} once in DuckDB, or download the files."
+        )
 
 
 def _in_memory(
@@ -202,7 +243,8 @@ def _in_files(records: str | os.PathLike[str], engine: Any) -> Source:
     folders = [name for name in glob.glob(path, recursive=True) if os.path.isdir(name)]
     if "://" not in path and folders:
         raise RecordsError(
-            f"{folders[0]!r} is a folder: name the files in it, as in 'folder/*.csv'."
+            f"{path!r} stands for a folder: name the files in it, as in 'folder/*.csv'.",
+            labels=(folders[0],),
         )
     # A name in some files only would be passed over: that of a column of counts, for one.
     first, *others = found or [path]
@@ -232,9 +274,9 @@ def files_of(records: str) -> list[str]:
         If DuckDB cannot say.
     """
     path = os.path.expanduser(records)
-    if "://" in path and not path.startswith("file:"):
-        return []  # somewhere in the web, which is not asked without need
-    engine = ibis.duckdb.connect()
+    if is_remote(path):
+        return []  # which is not asked without need
+    engine = _embedded()
     try:
         return shielded(_found, path, engine)
     finally:
@@ -290,59 +332,98 @@ def shielded(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     raise RecordsError(f"The records cannot be read or counted ({failure}; {WITHHELD}).")
 
 
-def column_positions(source: Source, names: Sequence[str], what: str = "factor") -> list[int]:
-    """Where the columns of these names are, each there once."""
-    for name in names:
-        if name not in source.columns:
-            # Without a header line the first record stands in the place of the names.
-            hint = (
-                _header_hint(source.columns)
-                if source.is_text
-                else did_you_mean(name, source.columns)
-            )
+def column_positions(
+    source: Source, names: Sequence[str] | None, what: str = "factor"
+) -> list[int]:
+    """Where the columns of these names are, each there once; None stands for all columns.
+
+    Names that the caller did not say are never quoted: without a header they are a record.
+    """
+    times = Counter(source.columns)
+    if names is None:
+        twins = [i for i, name in enumerate(source.columns, start=1) if times[name] > 1]
+        if twins:
             raise RecordsError(
-                f"The records have no column {name!r} ({what}); {hint}", labels=source.columns
+                f"Column {twins[0]} of {len(source.columns)} has the name of another one: keep one "
+                "of them.",
+                labels=source.columns,
             )
-        if source.columns.count(name) > 1:
-            raise RecordsError(f"The records have several columns {name!r}: keep one of them.")
+        return list(range(len(source.columns)))
+    for name in names:
+        if not times[name]:
+            raise RecordsError(
+                f"The records have no column {shown(name)} ({what}); "
+                f"{_kind_of_difference(name, source.columns)}{_header_hint(source)}",
+                labels=source.columns,
+            )
+        if times[name] > 1:
+            raise RecordsError(f"The records have several columns {shown(name)}: keep one of them.")
     return [source.columns.index(name) for name in names]
 
 
-def _header_hint(columns: Sequence[str]) -> str:
-    """What may be wrong with the first line of a file, which is not quoted: it may be a record."""
-    if len(columns) == 1:
+def column_titles(source: Source, names: Sequence[str] | None) -> list[str]:
+    """What messages call columns: by their names only where the caller said them."""
+    if names is not None:
+        return [f"Column {shown(name)}" for name in names]
+    size = len(source.columns)
+    return [f"Column {i} of {size}" for i in range(1, size + 1)]
+
+
+def _kind_of_difference(name: str, columns: Sequence[str]) -> str:
+    """How a column differs from a name that is missing, if by little; which one is not said."""
+
+    def plain(text: str) -> str:
+        return unicodedata.normalize("NFKC", text).strip().casefold()
+
+    near = plain(name) in map(plain, columns)
+    return "one differs from it in capitals, spaces or the form of its signs only; " * near
+
+
+def _header_hint(source: Source) -> str:
+    """What may be wrong with the names of columns, which are not quoted: they may be a record."""
+    columns = source.columns
+    if source.is_text and len(columns) == 1:
         for sign, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if sign in columns[0]:
                 return f"its first line is one column that holds {word}. Save it with commas."
     what = "column" if len(columns) == 1 else f"{len(columns)} columns"
-    shows = phrase(" (in Python the `labels` of this error show what it says)", "")
-    return f"the first line of the file must name its {what}{shows}."
+    whose = (
+        "the first line of the file must name its" if source.is_text else "check the names of its"
+    )
+    shows = phrase(" (in Python the `labels` of this error show them)", "")
+    return f"{whose} {what}{shows}."
 
 
-def distinct_values(records: object, names: Sequence[str] | None) -> dict[str, list[Label]]:
+def distinct_values(
+    records: object, names: Sequence[str] | None, *, remote: bool = False
+) -> dict[str, tuple[Label, ...]]:
     """The values that occur in each column, in increasing order: not private.
 
     Raises
     ------
     RecordsError
         If a column has more than `MAX_OBSERVED` values, or none.
+    DomainError
+        If a column has no name, or values that are no levels.
     """
-    with source_of(records) as source:
-        names = source.columns if names is None else names
+    with source_of(records, remote=remote) as source:
         table = shielded(source.take, column_positions(source, names))
+        titles = column_titles(source, names)
         return {
-            name: observed_labels(source, table.select(key), name)
-            for key, name in zip(table.columns, names, strict=True)
+            name: unquoted_levels(title, name, observed_labels(source, table.select(key), title))
+            for key, name, title in zip(
+                table.columns, source.columns if names is None else names, titles, strict=True
+            )
         }
 
 
-def observed_labels(source: Source, column: Any, name: str) -> list[Label]:
+def observed_labels(source: Source, column: Any, title: str) -> list[Label]:
     """The values that occur in a table of one column, as `distinct_values` gives them."""
-    check_kind(column[column.columns[0]].type(), name)
+    check_kind(column[column.columns[0]].type(), title)
     found = shielded(source.run, column.distinct().limit(MAX_OBSERVED + 1))
     if found.num_rows > MAX_OBSERVED:
         raise RecordsError(
-            f"Column {name!r} has more than {MAX_OBSERVED:,} values, so it is no factor: name the "
+            f"{title} has more than {MAX_OBSERVED:,} values, so it is no factor: name the "
             "columns that are, or declare a domain with bins."
         )
     by_text = {}
@@ -350,7 +431,7 @@ def observed_labels(source: Source, column: Any, name: str) -> list[Label]:
         if not pd.isna(value):
             by_text[label_text(value)] = value
     if not by_text:
-        raise RecordsError(f"Column {name!r} has no value but missing ones: leave it out.")
+        raise RecordsError(f"{title} has no value but missing ones: leave it out.")
     values = {text: _label(value) for text, value in by_text.items()}
     numeric = all(isinstance(value, int | float) for value in values.values())
     return sorted(values.values(), key=None if numeric else label_text)
@@ -365,11 +446,11 @@ def _label(value: Any) -> Label:
     return value if isinstance(value, str | int | float | bool) else label_text(value)
 
 
-def check_kind(kind: Any, name: str) -> None:
+def check_kind(kind: Any, title: str) -> None:
     """Refuse a column whose type has no levels."""
     if kind.is_nested() or kind.is_binary():
         raise RecordsError(
-            f"Factor {name!r} has values of type {type(kind).__name__}, which are no levels: "
+            f"{title} has values of type {type(kind).__name__}, which are no levels: "
             "recode them to text, numbers or booleans."
         )
 

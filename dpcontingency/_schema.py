@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dpcontingency._declared import unquoted_levels
 from dpcontingency._labels import Label, label_text
 from dpcontingency._lazy import later
 from dpcontingency.errors import DomainError
@@ -15,14 +17,14 @@ if TYPE_CHECKING:
 else:
     pd, pa = later("pandas"), later("pyarrow")
 
-Declared = tuple[dict[str, list[Label]], list[str], bool]
+Declared = tuple[dict[str, tuple[Label, ...]], list[str]]
 
 
 def declared_levels(source: object) -> Declared:
-    """The levels of every column in order, which columns are ordinal, and whether all declare them.
+    """The levels of every column in order, and which columns are ordinal.
 
-    The type of a polars Enum says its levels. Another categorical or dictionary may as well hold
-    the values that occur, in which case nothing tells.
+    A categorical, a dictionary and a polars Enum may as well hold the values that occur, in which
+    case nothing tells. No message quotes a name or a level: without a header they are a record.
     """
     if isinstance(source, pd.DataFrame):
         return _of_pandas(source)
@@ -40,48 +42,50 @@ def declared_levels(source: object) -> Declared:
 
 
 def _of_pandas(frame: pd.DataFrame) -> Declared:
-    names = _names(map(str, frame.columns))
     levels, ordered = {}, []
-    for name, (_, column) in zip(names, frame.items(), strict=True):
+    for name, title, (_, column) in zip(*_names(frame.columns), frame.items(), strict=True):
         if not isinstance(column.dtype, pd.CategoricalDtype):
-            raise _undeclared(name, str(column.dtype))
-        levels[name] = _labels(column.cat.categories)
+            raise _undeclared(title, str(column.dtype))
+        levels[name] = unquoted_levels(title, name, _labels(column.cat.categories))
         if column.dtype.ordered:
             ordered.append(name)
-    return levels, ordered, False
+    return levels, ordered
 
 
 def _of_arrow(table: pa.Table) -> Declared:
-    names = _names(table.column_names)
-    levels: dict[str, list[Label]] = {}
-    ordered, declared = [], True
+    levels: dict[str, tuple[Label, ...]] = {}
+    ordered = []
     # A table may hold another dictionary in each of its chunks.
-    for name, column in zip(names, table.unify_dictionaries().columns, strict=True):
+    columns = table.unify_dictionaries().columns
+    for name, title, column in zip(*_names(table.column_names), columns, strict=True):
         if not pa.types.is_dictionary(column.type):
-            raise _undeclared(name, str(column.type))
+            raise _undeclared(title, str(column.type))
         told = table.schema.field(len(levels)).metadata or {}
         if any(key.startswith(b"_PL_CATEGORICAL") for key in told):
             raise DomainError(
-                f"Column {name!r} is a polars Categorical, whose categories are the values that "
+                f"{title} is a polars Categorical, whose categories are the values that "
                 "occurred: cast it to a polars Enum of the levels that are publicly known."
             )
-        declared &= any(key.startswith(b"_PL_ENUM") for key in told)
         if not column.num_chunks:
             raise DomainError(
-                f"Column {name!r} has no chunk and so no dictionary: keep a row of the table."
+                f"{title} has no chunk and so no dictionary: keep a row of the table."
             )
-        levels[name] = _labels(column.chunk(0).dictionary.to_pylist())
+        labels = _labels(column.chunk(0).dictionary.to_pylist())
+        levels[name] = unquoted_levels(title, name, labels)
         if column.type.ordered:
             ordered.append(name)
-    return levels, ordered, declared
+    return levels, ordered
 
 
-def _names(names: Iterable[str]) -> list[str]:
-    out = list(names)
-    for name in out:
-        if out.count(name) > 1:
-            raise DomainError(f"There are several columns {name!r}: keep one of them.")
-    return out
+def _names(columns: Iterable[object]) -> tuple[list[str], list[str]]:
+    """The names of the columns, and what messages call them."""
+    names = list(map(str, columns))
+    titles = [f"Column {place} of {len(names)}" for place in range(1, len(names) + 1)]
+    times = Counter(names)
+    for name, title in zip(names, titles, strict=True):
+        if times[name] > 1:
+            raise DomainError(f"{title} has the name of another one: keep one of them.")
+    return names, titles
 
 
 def _labels(categories: Iterable[object]) -> list[Label]:
@@ -90,9 +94,9 @@ def _labels(categories: Iterable[object]) -> list[Label]:
     return [v if isinstance(v, str | int | float | bool) else label_text(v) for v in plain]
 
 
-def _undeclared(name: str, kind: str) -> DomainError:
+def _undeclared(title: str, kind: str) -> DomainError:
     return DomainError(
-        f"Column {name!r} is of type {kind}, which declares no levels: make it categorical with "
+        f"{title} is of type {kind}, which declares no levels: make it categorical with "
         "the categories that are publicly known, or leave it out. Levels are never collected from "
         "values."
     )

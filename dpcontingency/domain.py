@@ -343,14 +343,13 @@ class Domain:
             categories are the levels, in their order, whether they occur or not. Or the path of a
             YAML or JSON file, as in `from_yaml`.
         public : bool, optional
-            Your word that the categories of pandas or of an Arrow dictionary were declared from
-            public knowledge. An Enum and a file need none.
+            Your word that the categories were declared from public knowledge. A file needs none.
 
         Returns
         -------
         Domain
-            With ``is_public`` False where categories of pandas or of an Arrow dictionary come
-            without ``public=True``: like those of `observed` they may be the values that occur.
+            With ``is_public`` False where categories come without ``public=True``: like those of
+            `observed` they may be the values that occur.
 
         Raises
         ------
@@ -366,8 +365,8 @@ class Domain:
         Notes
         -----
         Only the categories are read, never the values. They must have been declared, as in
-        ``pd.CategoricalDtype(["no", "yes"])``: ``astype("category")`` and ``dictionary_encode()``
-        collect those that occur, and leave a type that looks the same.
+        ``pd.CategoricalDtype(["no", "yes"])``: ``astype("category")``, ``dictionary_encode()`` and
+        ``pl.Enum(column.unique())`` collect those that occur, and leave a type that looks the same.
 
         Examples
         --------
@@ -379,21 +378,23 @@ class Domain:
         """
         if isinstance(source, str | os.PathLike):
             return cls.from_yaml(os.fspath(source))
-        levels, ordered, declared = declared_levels(source)
+        levels, ordered = declared_levels(source)
         domain = cls(levels, ordered=ordered)
-        if declared or public is True:
+        if public is True:
             return domain
         warnings.warn(
-            "Categories may be no more than the values that occur, as after astype('category') or "
-            "dictionary_encode(), so the domain is marked as not public. Pass public=True if they "
-            "were declared from public knowledge.",
+            "Categories may be no more than the values that occur, as after astype('category'), "
+            "dictionary_encode() or pl.Enum(column.unique()), so the domain is marked as not "
+            "public. Pass public=True if they were declared from public knowledge.",
             ObservedDomainWarning,
             stacklevel=2,
         )
         return domain._stamped()
 
     @classmethod
-    def observed(cls, records: object, factors: Sequence[str] | None = None) -> Domain:
+    def observed(
+        cls, records: object, factors: Sequence[str] | None = None, *, remote: bool = False
+    ) -> Domain:
         """Read the levels off the records, which is NOT private.
 
         Which levels occur is a fact about the records that no noise protects: one record with a
@@ -407,6 +408,8 @@ class Domain:
             As in `tabulate`.
         factors : sequence of str, optional
             The columns to read; by default all.
+        remote : bool, optional
+            As in `tabulate`.
 
         Returns
         -------
@@ -417,6 +420,8 @@ class Domain:
         ------
         RecordsError
             If the records cannot be read, or a column has more than a thousand values.
+        DomainError
+            If a column has no name, or values that are no levels.
 
         Warns
         -----
@@ -440,7 +445,7 @@ class Domain:
         )
         if isinstance(factors, str):
             raise DomainError(f"`factors` is a sequence of column names: write [{factors!r}].")
-        return cls(distinct_values(records, factors))._stamped()
+        return cls(distinct_values(records, factors, remote=remote))._stamped()
 
     def _stamped(self) -> Domain:
         """The same domain, marked as read off records."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from dpcontingency._counting import FAULTS, Count, Factor, Groups, cover
 from dpcontingency._language import argument, phrase
 from dpcontingency._lazy import later
-from dpcontingency._records import Source, column_positions, shielded, source_of
+from dpcontingency._records import column_positions, shielded, source_of
+from dpcontingency._weights import Weights, WeightsAre, checked_weights
 from dpcontingency.domain import Domain, Label, label_text
 from dpcontingency.errors import DomainError, PrecisionWarning, RecordsError, did_you_mean
 from dpcontingency.table import (
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 else:
     pd = later("pandas")
 
-COUNT_NAMES = frozenset({"n", "count", "counts", "freq", "frequency", "weight", "weights"})
 MAX_LABELS = 20
 
 # So many records are looked at first, so that a wrong column is found before a long scan of it.
@@ -42,8 +42,10 @@ def tabulate(
     domain: Domain,
     *,
     weights: str | None = None,
+    weights_are: WeightsAre | None = None,
     missing: str = "error",
     recode: Recode | None = None,
+    remote: bool = False,
 ) -> ContingencyTable:
     """Count records into the cells of a declared domain.
 
@@ -63,8 +65,16 @@ def tabulate(
         double precision, so that the digits of one that come after the 15th can be lost beside an
         edge.
     weights : str, optional
-        The column that says how many records a row stands for (frequency form). It is never
-        guessed: records with a column named like one are refused until it is named or dropped.
+        The column that says how many records a row stands for (frequency form): a row of weight w
+        is w records of w people, and may move w records. It is never guessed: records with a
+        column named like one are refused until it is named or dropped.
+    weights_are : {"frequency", "survey"}, optional
+        Your word that the weights are frequencies. Needed where they look like weights of a survey,
+        in which a row is one person, whose loss would be w times the one that is stated: where the
+        name of the column has "weight", "wgt" or "wght" in it, or "wt" at an end of a word (PWGTP,
+        WTINT2YR, perwt); or where 100 rows or more come as at least 10 rows for each combination
+        of the factors, and fewer than 5 % of them have a weight of 0 or 1. Weights of a survey
+        cannot be counted yet.
     missing : str, optional
         What to do with nulls and NaN: ``"error"``; ``"drop"``, which leaves out each record that
         lacks a factor; or the text of a level, which counts each of them as that level of its
@@ -72,6 +82,10 @@ def tabulate(
     recode : mapping of str to mapping, optional
         For a factor, which values stand for which level, such as ``{"sex": {"M": "male"}}``; other
         values count as themselves. Public, like the domain, and done in the engine.
+    remote : bool, optional
+        Whether a path may be an address, such as ``https://...`` or ``s3://...``; by default it is
+        refused. DuckDB reads addresses by its extension httpfs (azure for ``az://``), which you
+        must have installed: no code is ever fetched.
 
     Returns
     -------
@@ -82,9 +96,11 @@ def tabulate(
     ------
     RecordsError
         If a factor has no column, or a value that is missing or not declared; if a record lies in
-        a structural zero; if the weights are not whole non-negative numbers; if the joint table is
-        too large; or if the records cannot be read. Undeclared values are in the ``labels`` of the
-        error and never in its message; what the engine says is withheld, for it may quote records.
+        a structural zero; if the weights are not whole non-negative numbers, or look like those of
+        a survey; if the joint table is too large; or if the records cannot be read, or are at an
+        address without ``remote``. Undeclared values, and names of columns that you did not name,
+        are in the ``labels`` of the error and never in its message; what the engine says is
+        withheld, for it may quote records.
     DomainError
         If ``domain`` is none; or if ``recode`` names a factor or level that is not declared, or
         recodes None or NaN, which ``missing`` is for.
@@ -121,7 +137,8 @@ def tabulate(
     """
     _check_domain(domain)
     check_joint_size(domain)
-    (counts,) = _counted(records, domain, [domain.names], weights, missing, recode)
+    how = _How(weights, weights_are, missing, recode, remote)
+    (counts,) = _counted(records, domain, [domain.names], how)
     return ContingencyTable(counts, domain, n_is_public=missing != "drop", missing=str(missing))
 
 
@@ -131,14 +148,16 @@ def tabulate_margins(
     margins: Sequence[Sequence[str]],
     *,
     weights: str | None = None,
+    weights_are: WeightsAre | None = None,
     missing: str = "error",
     recode: Recode | None = None,
+    remote: bool = False,
 ) -> ConfidentialMargins:
     """Count records into chosen margins of a domain, whose joint table need not exist.
 
     Parameters
     ----------
-    records, domain, weights, missing, recode
+    records, domain, weights, weights_are, missing, recode, remote
         As in `tabulate`. Factors that are in no margin are not read.
     margins : sequence of sequences of str
         The factors of each margin.
@@ -183,13 +202,24 @@ def tabulate_margins(
     # A record in a structural zero is an error also where no margin shows it.
     zeros = {tuple(zero): None for zero in part.structural_zeros}
     unseen = [zero for zero in zeros if not any(set(zero) <= set(margin) for margin in asked)]
-    counts = _counted(records, part, [*asked, *unseen], weights, missing, recode)
+    how = _How(weights, weights_are, missing, recode, remote)
+    counts = _counted(records, part, [*asked, *unseen], how)
     public, policy = missing != "drop", str(missing)
     tables = [
         ContingencyTable(values, part.project(names), n_is_public=public, missing=policy)
         for names, values in zip([*asked, *unseen], counts, strict=True)
     ]
     return ConfidentialMargins(tables[: len(asked)], domain)
+
+
+class _How(NamedTuple):
+    """How records are to be counted, as the caller said it."""
+
+    weights: str | None
+    weights_are: WeightsAre | None
+    missing: str
+    recode: Recode | None
+    remote: bool
 
 
 def _check_domain(domain: object) -> None:
@@ -221,33 +251,29 @@ def _checked_margins(domain: Domain, margins: Sequence[Sequence[str]]) -> list[t
 
 
 def _counted(
-    records: object,
-    domain: Domain,
-    sets: Sequence[tuple[str, ...]],
-    weights: str | None,
-    missing: str,
-    recode: Recode | None,
+    records: object, domain: Domain, sets: Sequence[tuple[str, ...]], how: _How
 ) -> list[npt.NDArray[np.int64]]:
     """The counts over each set of factors, with the axes in its order."""
-    factors = _factors(domain, missing, recode)
+    factors = _factors(domain, how.missing, how.recode)
     blocks = cover([frozenset(map(domain.axis, names)) for names in sets], domain.shape)
-    with source_of(records) as source:
-        _check_weights(source, domain, weights)
+    with source_of(records, remote=how.remote) as source:
+        weights = checked_weights(how.weights, how.weights_are, source.columns, domain.names)
         at = column_positions(source, domain.names)
-        at += [] if weights is None else column_positions(source, [weights], "weights")
-        count = Count(factors, blocks, source, drop=missing == "drop", weighted=bool(weights))
+        at += [] if weights is None else column_positions(source, [weights.column], "weights")
+        drop = how.missing == "drop"
+        count = Count(factors, blocks, source, drop=drop, weighted=weights is not None)
         taken = shielded(source.take, at)
         if weights is not None and taken[taken.columns[-1]].type().is_float32():
             # Whatever the weights are: whether one is so large is confidential.
             warnings.warn(
-                f"The weights in {weights!r} come as float32, which cannot hold whole numbers "
-                "above 2^24: larger ones may have lost digits. Use float64 or integers.",
+                f"The weights in {weights.column!r} come as float32, which cannot hold whole "
+                "numbers above 2^24: larger ones may have lost digits. Use float64 or integers.",
                 PrecisionWarning,
                 stacklevel=3,
             )
         if source.size > MEMORY_IS_FAST:
             _tables(count, taken.limit(LOOK), weights)
-        tables = _tables(count, taken, weights)
+        tables = _tables(count, taken, weights, whole=True)
     out = []
     for names in sets:
         axes = [domain.axis(name) for name in names]
@@ -260,21 +286,24 @@ def _counted(
 
 
 def _tables(
-    count: Count, table: object, weights: str | None
+    count: Count, table: object, weights: Weights | None, *, whole: bool = False
 ) -> dict[frozenset[int], npt.NDArray[np.int64]]:
     """The counts over each block of factors, its axes in the domain's order."""
-    found = {}
+    found, seen = {}, []
     for block, groups in count.groups(table):
+        seen.append(groups)
         factors = [count.factors[axis] for axis in sorted(block)]
         cells = tuple(_codes(groups, factor, count.fills) for factor in factors)
         if weights is not None and (fault := max(groups["fault"].to_pylist(), default=0)):
             raise RecordsError(
-                f"The weights in {weights!r} cannot be used: {FAULTS[fault]}. Weights are "
+                f"The weights in {weights.column!r} cannot be used: {FAULTS[fault]}. Weights are "
                 "non-negative whole numbers: how many records a row stands for."
             )
         counts = np.zeros([factor.size for factor in factors], dtype=np.int64)
         np.add.at(counts, cells, groups["n"].to_numpy())
         found[block] = counts
+    if whole and weights is not None:  # the first records alone may be of one group
+        weights.check_rows(seen)
     if len({int(counts.sum()) for counts in found.values()}) > 1:
         raise RecordsError(
             "The records changed while they were counted, so the margins do not agree. Count a "
@@ -351,22 +380,6 @@ def _recoded(recode: Recode | None, domain: Domain) -> dict[str, dict[str, int]]
             raise DomainError(f"`recode` has two values of {name!r} with the same text.")
         out[name] = targets
     return out
-
-
-def _check_weights(source: Source, domain: Domain, weights: str | None) -> None:
-    if weights is None:
-        for name in source.columns:
-            if name.strip().casefold() in COUNT_NAMES and name not in domain.names:
-                raise RecordsError(
-                    f"Does column {name!r} say how many records a row stands for? Then pass "
-                    f"{argument('weights', name)}; if it holds something else, drop the column."
-                )
-    elif not isinstance(weights, str):
-        raise RecordsError(
-            f"`weights` is the name of a column of the records; got {type(weights).__name__}."
-        )
-    elif weights in domain.names:
-        raise RecordsError(f"Column {weights!r} cannot be both a factor and the weights.")
 
 
 # ------------------------------------------------------------------ from values to levels

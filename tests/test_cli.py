@@ -87,7 +87,7 @@ def test_weights_and_missing_reach_the_table(folder, tmp_path):
     (tmp_path / "d.yaml").write_text("factors:\n  A: [a, b]\n  B: [u, v]\n")
     args = ["release", tmp_path / "long.csv", "--domain", tmp_path / "d.yaml", "--mu", 5,
             "--output", tmp_path / "r.json"]  # fmt: skip
-    assert "pass --weights n;" in refused(*args)
+    assert "name it by --weights;" in refused(*args)
     assert "Pass --missing drop to" in refused(*args, "--weights", "n")
     said = refused(*args, "--weights", "n", "--missing", "drop")
     assert "Release with --neighbours add-remove, or declare a level for missing values" in said

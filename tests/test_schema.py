@@ -59,6 +59,7 @@ def test_categories_that_may_be_values_are_not_public():
         pa.table({"v": pa.array(text).dictionary_encode()}),
         pl.DataFrame({"v": text}).with_columns(w=pl.Series(["x"] * 3, dtype=pl.Enum(["x"])))
         .to_arrow().set_column(0, "v", pa.array(text).dictionary_encode()),
+        pl.DataFrame({"v": text}).cast(pl.Enum(text.unique().tolist())),
     ):  # fmt: skip
         with pytest.warns(ObservedDomainWarning, match="public=True"):
             domain = Domain.from_schema(source)
@@ -73,7 +74,7 @@ def test_categories_that_may_be_values_are_not_public():
 
 def test_polars_enums_declare_levels():
     frame = pl.DataFrame({"v": pl.Series(["b"], dtype=pl.Enum(["c", "b", "a"]))})
-    domain = Domain.from_schema(frame)
+    domain = Domain.from_schema(frame, public=True)
     assert domain.levels["v"] == ("c", "b", "a")
     assert domain.is_public
 
@@ -124,13 +125,13 @@ def test_categories_of_other_types_go_by_their_text():
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        (pd.DataFrame({"a": FRAME["dose"], "b": ["secret"] * 3}), "Column 'b' is of type str"),
-        (pd.DataFrame({"b": [True]}), "Column 'b' is of type bool"),
-        (pa.table({"b": ["secret"]}), "Column 'b' is of type string"),
-        (pl.DataFrame({"b": ["secret"]}), "Column 'b' is of type"),
+        (pd.DataFrame({"a": FRAME["dose"], "b": ["secret"] * 3}), "Column 2 of 2 is of type str"),
+        (pd.DataFrame({"b": [True]}), "Column 1 of 1 is of type bool"),
+        (pa.table({"b": ["secret"]}), "Column 1 of 1 is of type string"),
+        (pl.DataFrame({"b": ["secret"]}), "Column 1 of 1 is of type"),
         (pa.schema([("b", pa.dictionary(pa.int8(), pa.string()))]), "not what is in it"),
         (pa.dictionary(pa.int8(), pa.string()), "not what is in it"),
-        (pd.concat([FRAME, FRAME], axis=1), "several columns"),
+        (pd.concat([FRAME, FRAME], axis=1), "Column 1 of 4 has the name of another one"),
         (pd.DataFrame(), "at least one factor"),
         (FRAME["dose"], "got Series"),
         ({"a": ["x"]}, "got dict"),

@@ -101,6 +101,14 @@ ReleaseFile = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+Remote = Annotated[
+    bool,
+    typer.Option(
+        "--remote",
+        help="Let RECORDS be an address (https://, s3://), read by DuckDB's extension httpfs, "
+        "which you must have installed.",
+    ),
+]
 Mu = Annotated[float | None, typer.Option(metavar="X", help="Privacy loss in Gaussian DP.")]
 Epsilon = Annotated[
     float | None, typer.Option(metavar="X", help="Or the loss as (epsilon, delta).")

@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from dpcontingency import _writing
-from dpcontingency._commands._shared import Force, Json, epilog, fresh, print_facts, print_json
+from dpcontingency._commands._shared import (
+    Force,
+    Json,
+    Remote,
+    epilog,
+    fresh,
+    print_facts,
+    print_json,
+)
 from dpcontingency._draft import look_at, text_of
 from dpcontingency._records import files_of
 from dpcontingency.errors import DomainError
@@ -18,8 +26,9 @@ JSON_KEYS = ("output", "observed", "factors", "ordered", "bins", "left_out")
 EPILOG = epilog(
     ["dpcontingency init records.csv --output draft.yaml"],
     {"": JSON_KEYS},
-    f"""The file is CONFIDENTIAL until you have confirmed it: its levels are the
-values that occur in the records. To confirm, edit the levels to those that
+    f"""The file is CONFIDENTIAL until you have confirmed it, and so is what the
+command prints: names of columns, and levels, which are the values that occur
+in the records. To confirm, edit the levels to those that
 are publicly known and delete the line "observed: true"; a release that is
 made before is stamped {NOT_PRIVATE}.""",
 )
@@ -39,6 +48,7 @@ def run(
             metavar="COLUMN", help="Column to make a factor of; may be repeated. [default: all]"
         ),
     ] = None,
+    remote: Remote = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +59,7 @@ def run(
     are left out, and the file says why.
     """
     target = fresh(output, force, *files_of(records))
-    columns = look_at(records, factor)
+    columns = look_at(records, factor, remote=remote)
     _writing.write_text(target, text_of(columns), DomainError, _writing.OWNER_ONLY)
     factors = [column for column in columns if column.kind == "factor"]
     left = [column for column in columns if column.kind not in ("factor", "numbers")]

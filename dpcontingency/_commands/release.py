@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -19,6 +19,7 @@ from dpcontingency._commands._shared import (
     Margins,
     Mu,
     Relation,
+    Remote,
     Rho,
     Strata,
     choice,
@@ -32,6 +33,7 @@ from dpcontingency._commands._shared import (
     print_json,
 )
 from dpcontingency._records import files_of
+from dpcontingency._weights import WeightsAre
 from dpcontingency.errors import ReleaseError
 from dpcontingency.inference.cells import AnyRelease
 from dpcontingency.privacy.gdp import GDP, ceil_digits
@@ -101,7 +103,18 @@ def run(
     strata: Strata = None,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column that says how many records a row stands for."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column that says how many records a row stands for: a row of weight w is w "
+            "records of w people, and may move w records.",
+        ),
+    ] = None,
+    weights_are: Annotated[
+        str | None,
+        choice(
+            get_args(WeightsAre),
+            "With --weights that look like those of a survey: frequency, if a row is no person.",
+        ),
     ] = None,
     missing: Annotated[
         str,
@@ -117,6 +130,7 @@ def run(
         float | None,
         typer.Option(metavar="MU", help="With --ledger: the total, to start a new one."),
     ] = None,
+    remote: Remote = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -149,8 +163,14 @@ def run(
         )
     books = None if ledger is None else _OpenedLater(ledger, budget)
     made: AnyRelease
+    how: dict[str, Any] = {
+        "weights": weights,
+        "weights_are": weights_are,
+        "missing": missing,
+        "remote": remote,
+    }
     if chosen:
-        counted = tabulate_margins(records, declared, chosen, weights=weights, missing=missing)
+        counted = tabulate_margins(records, declared, chosen, **how)
         made = release_margins(
             counted,
             chosen,
@@ -160,7 +180,7 @@ def run(
             ledger=books,
         )
     else:
-        table = tabulate(records, declared, weights=weights, missing=missing)
+        table = tabulate(records, declared, **how)
         made = release_table(
             table,
             privacy,

@@ -190,7 +190,7 @@ def test_columns_asked_for_are_factors_if_they_can_be(files, tmp_path):
 
 
 def test_without_a_factor_there_is_no_file(frame):
-    with pytest.raises(RecordsError, match="'id': nearly every record"):
+    with pytest.raises(RecordsError, match="Column 1 of 2: nearly every record"):
         text_of(look_at(frame[["id", "age"]]))
 
 
