@@ -31,15 +31,42 @@ def label_text(label: object) -> str:
     return str(label)
 
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# What a terminal obeys, what turns the direction of the text around it, line ends of any kind, and
+# halves of surrogate pairs.
+CONTROLS = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def on_one_line(text: str) -> str:
-    r"""Text with line breaks, other control characters and halves of surrogate pairs as escapes.
+    r"""Text with line breaks and other `CONTROLS` as escapes; other letters stay as they are.
 
     Examples
     --------
     >>> on_one_line("a\nb"), on_one_line("α β")
     ('a\\nb', 'α β')
     """
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def on_lines(text: str) -> str:
+    r"""Lines that are meant as lines, each as `on_one_line` makes it.
+
+    Examples
+    --------
+    >>> on_lines("a\x1b\nb")
+    'a\\x1b\nb'
+    """
+    return "\n".join(map(on_one_line, text.split("\n")))
+
+
+def json_on_lines(text: str) -> str:
+    r"""JSON with its line breaks, and other `CONTROLS` as escapes of JSON: it reads back the same.
+
+    Examples
+    --------
+    >>> json_on_lines('{"a": "\x9b"}')
+    '{"a": "\\u009b"}'
+    """
+    lines = text.split("\n")
+    return "\n".join(CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dpcontingency import _yaml
 from dpcontingency._arrays import unlabelled_array, without_nan
 from dpcontingency._declared import checked_levels, checked_scores, with_bins
-from dpcontingency._labels import Label, label_text
+from dpcontingency._labels import Label, label_text, on_one_line
 from dpcontingency._records import distinct_values
 from dpcontingency._schema import declared_levels
 from dpcontingency.bins import Bins
@@ -469,7 +469,7 @@ class Domain:
         impossible = len(self._structural_zeros)
         zeros = f"; {impossible} structural zero{'s' * (impossible > 1)}" if impossible else ""
         stamp = "" if self._is_public else f"; {OBSERVED}"
-        return f"Domain({text}{zeros}{stamp})"
+        return on_one_line(f"Domain({text}{zeros}{stamp})")
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
         return Domain.from_dict, (self.to_dict(),)

@@ -11,9 +11,14 @@ import difflib
 from collections.abc import Iterable
 from numbers import Real
 
+from dpcontingency._labels import on_one_line
+
 
 class DPContingencyError(Exception):
-    """Root of every error of this package."""
+    """Root of every error of this package; names in its message cannot break the line."""
+
+    def __str__(self) -> str:
+        return on_one_line(super().__str__())
 
 
 class DomainError(DPContingencyError, ValueError):
@@ -55,7 +60,10 @@ class ModelError(DPContingencyError, ValueError):
 
 
 class DPContingencyWarning(UserWarning):
-    """Root of every warning of this package."""
+    """Root of every warning of this package; names in its message cannot break the line."""
+
+    def __str__(self) -> str:
+        return on_one_line(super().__str__())
 
 
 class PrecisionWarning(DPContingencyWarning):

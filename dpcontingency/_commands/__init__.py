@@ -14,6 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from dpcontingency._labels import on_lines, on_one_line
 from dpcontingency._language import speaking
 
 # In the order of the work. The summaries are the first lines of the commands' help.
@@ -29,10 +30,19 @@ SUMMARIES = {
 }
 
 
+def echo(line: str) -> None:
+    """One line on standard output, with escapes for what names in it would tell a terminal."""
+    typer.echo(on_one_line(line))
+
+
+def echo_page(text: str) -> None:
+    """Several lines on standard output, whose line breaks are meant as such."""
+    typer.echo(on_lines(text))
+
+
 def say(text: str) -> None:
     """One line on standard error, whatever line breaks or odd characters names have in them."""
-    line = " ".join(f"dpcontingency: {text}".split())
-    typer.echo("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), err=True)
+    typer.echo(on_one_line(" ".join(f"dpcontingency: {text}".split())), err=True)
 
 
 class Spoken(TyperCommand):

@@ -13,7 +13,8 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 
 from dpcontingency import _writing
-from dpcontingency._labels import on_one_line
+from dpcontingency._commands import echo
+from dpcontingency._labels import json_on_lines
 from dpcontingency.domain import Domain
 from dpcontingency.errors import DomainError, DPContingencyError, did_you_mean
 from dpcontingency.inference.cells import AnyRelease
@@ -263,8 +264,7 @@ def margins_of(texts: Sequence[str]) -> list[list[str]]:
 def print_json(content: Mapping[str, Any]) -> None:
     """One object; a number that is not finite is null."""
     text = json.dumps(_finite(content), ensure_ascii=False, indent=1, allow_nan=False)
-    # Half a surrogate pair in a name is written as JSON's own escape of it.
-    typer.echo(text.encode("utf-8", "backslashreplace").decode())
+    typer.echo(json_on_lines(text))
 
 
 def _finite(content: Any) -> Any:
@@ -278,4 +278,4 @@ def _finite(content: Any) -> Any:
 def print_facts(facts: Mapping[str, str], width: int = 11) -> None:
     """Labelled lines."""
     for label, text in facts.items():
-        typer.echo(f"{label + ':':<{width}} {on_one_line(text)}")
+        echo(f"{label + ':':<{width}} {text}")

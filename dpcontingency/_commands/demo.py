@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from dpcontingency._commands import echo
 from dpcontingency._commands._plain import release_as_data
 from dpcontingency._commands._shared import Force, Json, epilog, fresh, misuse, print_json
 from dpcontingency._demo_data import demo_file
@@ -81,9 +82,9 @@ def run(
             }
         )
         return
-    typer.echo(f"Report: {report}")
+    echo(f"Report: {report}")
     for line in _simpson(made, marginal, conditional, results):
-        typer.echo(line)
+        echo(line)
 
 
 def _is_own_release(path: Path, domain: Domain) -> bool:

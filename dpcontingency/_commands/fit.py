@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from dpcontingency._commands import echo_page
 from dpcontingency._commands._shared import (
     Force,
     Json,
@@ -104,6 +105,6 @@ def run(
     if as_json:
         print_json(plain.of_fit(results, gof))
         return
-    typer.echo(str(results.summary()))
+    echo_page(str(results.summary()))
     if pvalue != "auto":
-        typer.echo(f"\nGoodness of fit:\n{gof.summary()}")
+        echo_page(f"\nGoodness of fit:\n{gof.summary()}")

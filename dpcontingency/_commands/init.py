@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dpcontingency import _writing
+from dpcontingency._commands import echo
 from dpcontingency._commands._shared import (
     Force,
     Json,
@@ -87,12 +88,12 @@ def run(
             **({"Left out": ", ".join(_shown(c.name) for c in left)} if left else {}),
         }
     )
-    typer.echo(
+    echo(
         f"{target} is CONFIDENTIAL until you have confirmed its levels and deleted the line "
         '"observed: true". It says why columns were left out.'
     )
 
 
 def _shown(name: str) -> str:
-    """A column's name on a line of its own."""
-    return name if name and name.isprintable() else repr(name)
+    """A column's name, or that it has none."""
+    return name or repr(name)

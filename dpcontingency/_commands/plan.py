@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from dpcontingency._commands import echo
 from dpcontingency._commands._curve import check_format, draw_curve
 from dpcontingency._commands._plain import loss_as_data, plan_as_data
 from dpcontingency._commands._shared import (
@@ -35,6 +36,7 @@ from dpcontingency._commands._shared import (
     print_facts,
     print_json,
 )
+from dpcontingency._labels import on_one_line
 from dpcontingency.domain import Domain
 from dpcontingency.errors import PlanningWarning
 from dpcontingency.inference.planning import minimum_mu, minimum_n, power, two_by_two
@@ -212,12 +214,15 @@ def _margins(
         return
     said = plan.statement()
     print_facts({key: said[key] for key in ("Privacy", "Neighbours", "Loss", "Public", "Noise")})
-    rows = [(", ".join(m), f"{domain.project(m).size:,}", f"{plan.sd(*m):.5g}") for m in margins]
+    rows = [
+        (on_one_line(", ".join(m)), f"{domain.project(m).size:,}", f"{plan.sd(*m):.5g}")
+        for m in margins
+    ]
     header = ("Margin", "Cells", "SD of a cell")
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for left, *numbers in (header, *rows):
         cells = [text.rjust(w) for text, w in zip(numbers, widths[1:], strict=True)]
-        typer.echo("  ".join([left.ljust(widths[0]), *cells]))
+        echo("  ".join([left.ljust(widths[0]), *cells]))
 
 
 def _planned(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dpcontingency._commands import echo
 from dpcontingency._commands._plain import loss_as_data
 from dpcontingency._commands._shared import (
     Delta,
@@ -21,7 +22,6 @@ from dpcontingency._commands._shared import (
     print_facts,
     print_json,
 )
-from dpcontingency._labels import on_one_line
 from dpcontingency.privacy.gdp import GDP, ceil_digits
 from dpcontingency.privacy.ledger import PrivacyLedger
 from dpcontingency.privacy.neighbours import in_words
@@ -98,11 +98,10 @@ def _ledger(path: Path, as_json: bool) -> None:
             }
         )
         return
-    typer.echo(f"Budget:     {books.budget.describe()}")
-    typer.echo(f"Neighbours: {in_words(books.neighbours, books.strata)}")
+    echo(f"Budget:     {books.budget.describe()}")
+    echo(f"Neighbours: {in_words(books.neighbours, books.strata)}")
     for entry in entries:
         state = entry.checksum or "never finished, spent all the same"
-        what = on_one_line(entry.what)
-        typer.echo(f"{entry.number:>4}  mu = {ceil_digits(entry.mu)}  {what}  ({state})")
-    typer.echo(f"Spent:      mu = {ceil_digits(books.spent)}")
-    typer.echo(f"Left:       mu = {books.remaining:.6g}")
+        echo(f"{entry.number:>4}  mu = {ceil_digits(entry.mu)}  {entry.what}  ({state})")
+    echo(f"Spent:      mu = {ceil_digits(books.spent)}")
+    echo(f"Left:       mu = {books.remaining:.6g}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from dpcontingency._commands import say
+from dpcontingency._commands import echo, say
 from dpcontingency._commands._plain import release_as_data, release_as_facts
 from dpcontingency._commands._shared import (
     Delta,
@@ -202,7 +202,7 @@ def run(
     print_facts(release_as_facts(made))
     if books is not None:
         print_facts(books.as_facts())
-    typer.echo(f"Saved to {target}")
+    echo(f"Saved to {target}")
 
 
 class _OpenedLater(PrivacyLedger):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpcontingency._commands import echo
 from dpcontingency._commands._shared import (
     Force,
     Json,
@@ -80,4 +81,4 @@ def run(
             }
         )
         return
-    typer.echo(f"Report: {target}")
+    echo(f"Report: {target}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from dpcontingency._commands import echo_page
 from dpcontingency._commands._shared import (
     Given,
     Json,
@@ -106,7 +107,7 @@ def run(
     if as_json:
         print_json(plain.of_test(result))
     else:
-        typer.echo(result.summary())
+        echo_page(result.summary())
 
 
 def _two(factors: list[str], kind: str) -> tuple[str, str]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from dpcontingency._labels import on_one_line
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -87,9 +89,11 @@ class Estimate:
 
     def __repr__(self) -> str:
         if math.isnan(self.estimate):
-            return f"<{self.name} of {self.of}: {self._nothing()}, because {self.reason}>"
+            return on_one_line(
+                f"<{self.name} of {self.of}: {self._nothing()}, because {self.reason}>"
+            )
         error = "" if math.isnan(self.se) else f" (se {self.se:.3g})"
-        return (
+        return on_one_line(
             f"<{self.name} of {self.of}: {self.estimate:.4g}{error}, {self._interval_text()}; "
             f"accounts for {' and '.join(self.accounts_for)}>"
         )
@@ -111,7 +115,7 @@ class Estimate:
             if self.reason:
                 lines.append(("Note", self.reason))
         lines += [("Note", note) for note in self.notes]
-        return "\n".join(f"{label + ':':<14}{value}" for label, value in lines)
+        return "\n".join(f"{label + ':':<14}{on_one_line(value)}" for label, value in lines)
 
     def _nothing(self) -> str:
         """What is said of a measure without a value."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from statsmodels.base.model import LikelihoodModel
 
+from dpcontingency._labels import on_one_line
 from dpcontingency._language import argument, phrase
 from dpcontingency.domain import Domain
 from dpcontingency.errors import (
@@ -305,7 +306,7 @@ class LogLinearModel(LikelihoodModel):
     # -- what the model is ---------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<LogLinearModel {self.generating_class} of {self.release!r}>"
+        return on_one_line(f"<LogLinearModel {self.generating_class} of {self.release!r}>")
 
     @property
     def generating_class(self) -> str:

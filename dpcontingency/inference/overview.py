@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dpcontingency._labels import on_one_line
 from dpcontingency.errors import ModelError, ReleaseError, check_alpha
 from dpcontingency.inference.calibration import chi_square
 from dpcontingency.inference.cells import AnyRelease
@@ -62,7 +63,10 @@ class AssociationOverview(pd.DataFrame):
 
     def summary(self) -> str:
         """The rows and the notes as text."""
-        shown = pd.DataFrame(self).rename(columns={"estimate": "V"}).set_index(["row", "column"])
+        shown = pd.DataFrame(self).rename(columns={"estimate": "V"})
+        for name in ("row", "column", "reason"):
+            shown[name] = shown[name].map(on_one_line)
+        shown = shown.set_index(["row", "column"])
         if not shown["reason"].any():
             shown = shown.drop(columns="reason")
         formats: dict[str, Callable[[float], str]] = dict.fromkeys(

@@ -101,7 +101,7 @@ class _Page(Summary2):
 def summary2_of(results: Any, alpha: float) -> Summary2:
     """The same facts as a statsmodels `summary2.Summary`."""
     out = _Page(summary_of(results, alpha).as_text())
-    out.add_title(f"Log-linear model {results.generating_class}")
+    out.add_title(on_one_line(f"Log-linear model {results.generating_class}"))
     out.add_dict(dict(column[side] for side in (0, 1) for column in _facts(results)))
     out.settings[0]["float_format"] = "%.4g"  # statsmodels takes the first table's for all
     rows = results.coefficients(alpha)
@@ -118,9 +118,9 @@ def summary2_of(results: Any, alpha: float) -> Summary2:
     )
     if (by := _by(rows)).any():
         frame["by"] = by
-    out.add_df(frame, float_format="%.4g")
+    out.add_df(frame.rename(index=on_one_line), float_format="%.4g")
     for note in _plain_notes(results, alpha):
-        out.add_text(note)
+        out.add_text(on_one_line(note))
     return out
 
 
@@ -213,8 +213,9 @@ class _Coefficients(SimpleTable):
     """The table of coefficients: text that fits the page; HTML and LaTeX with unbroken names."""
 
     def __init__(self, headers: list[str], stubs: list[str], rows: dict[int, list[Any]]) -> None:
+        stubs = list(map(on_one_line, stubs))
         super().__init__(rows[4], headers=headers, stubs=stubs, txt_fmt=dict(fmt_params))
-        self._parts = headers, list(map(on_one_line, stubs)), rows
+        self._parts = headers, stubs, rows
 
     def as_text(self, **_: Any) -> str:
         """The table in the first layout that fits, a name that is too long above its numbers."""

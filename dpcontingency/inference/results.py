@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from dpcontingency import _writing
+from dpcontingency._labels import on_one_line
 from dpcontingency._language import phrase
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.cell_results import CellResults, cells_of
@@ -530,7 +531,7 @@ class LogLinearResults(CellResults):
 
     def __repr__(self) -> str:
         state = "" if self.converged else ", NOT CONVERGED"
-        return (
+        return on_one_line(
             f"<LogLinearResults {self.generating_class}: LR against saturated "
             f"{self.deviance:.4g} on {self.df_resid} df{state}>"
         )

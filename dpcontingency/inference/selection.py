@@ -17,6 +17,7 @@ import pandas as pd
 from rich.console import Console
 from rich.status import Status
 
+from dpcontingency._labels import on_lines, on_one_line
 from dpcontingency.errors import ModelError, check_alpha, shown
 from dpcontingency.inference.comparison import (
     AUTO,
@@ -92,10 +93,10 @@ class Selection:
         printed = self.path.set_index("action").drop(columns="step")
         column = {"bic": "bic", "aic": "aic", "lr": "pvalue"}[self.criterion]
         lines = [f"Stepwise search by {label}, direction: {self.direction}"]
-        lines += broken(f"Start: {self.path['generating_class'].iloc[0]}", "]")
+        lines += broken(on_one_line(f"Start: {self.path['generating_class'].iloc[0]}"), "]")
         lines += table_lines(printed.rename(columns={"criterion": column}), self.n_boot)
-        lines += broken(f"Selected: {self.results.generating_class}", "]")
-        return "\n".join([*lines, *note_lines(self.notes)])
+        lines += broken(on_one_line(f"Selected: {self.results.generating_class}"), "]")
+        return on_lines("\n".join([*lines, *note_lines(self.notes)]))
 
     def __repr__(self) -> str:
         return self.summary()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from dpcontingency._labels import on_one_line
 from dpcontingency.inference.printing import WIDTH, broken, pvalue_text
 from dpcontingency.inference.pvalues import How, Tail
 
@@ -43,7 +44,10 @@ class ModelTable:
 
     def summary(self) -> str:
         """The table and its notes as text, 78 columns wide."""
-        lines = [*textwrap.wrap(self.title, WIDTH), *table_lines(self.table, self.n_boot)]
+        lines = [
+            *textwrap.wrap(on_one_line(self.title), WIDTH),
+            *table_lines(self.table, self.n_boot),
+        ]
         return "\n".join([*lines, *note_lines(self.notes)])
 
     def __repr__(self) -> str:
@@ -160,6 +164,7 @@ def table_lines(frame: pd.DataFrame, n_boot: int | None = None) -> list[str]:
     Labels that make them too long come below; where that is not enough decimals are left out.
     """
     printed = frame.drop(columns="generating_class", errors="ignore").rename_axis(None)
+    printed = printed.set_axis([on_one_line(str(label)) for label in printed.index])
     below: list[str] = []
     tails = dict.fromkeys(("pvalue", "pvalue_diff"), lambda p: pvalue_text(p, n_boot))
     formats = FORMATS | tails
@@ -185,5 +190,5 @@ def note_lines(notes: Sequence[str]) -> list[str]:
     return [
         line
         for i, note in enumerate(notes, 1)
-        for line in textwrap.wrap(f"[{i}] {note}", WIDTH, subsequent_indent="    ")
+        for line in textwrap.wrap(f"[{i}] {on_one_line(note)}", WIDTH, subsequent_indent="    ")
     ]

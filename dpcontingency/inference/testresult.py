@@ -95,12 +95,12 @@ class TestResult:
 
     def __repr__(self) -> str:
         if math.isnan(self.statistic):
-            return f"<{self.name}: not done, because {self.reason}>"
+            return on_one_line(f"<{self.name}: not done, because {self.reason}>")
         boot = "" if self.n_boot is None else f" by {self.n_boot:,} bootstrap replicates"
         tail = f"no p-value, because {self.reason}" if self.reason else (
             f"{p_equals(self.pvalue, self.n_boot)}{boot}"
         )  # fmt: skip
-        return (
+        return on_one_line(
             f"<{self.name} of {self.null}: {self.method} chi2 = {self.statistic:.4g}, "
             f"df = {self.df}, {tail}; accounts for {' and '.join(self.accounts_for)}>"
         )

@@ -388,9 +388,8 @@ class PrivacyLedger:
         except PrivacyError:  # a repr is asked for where errors are looked into
             fault = "cannot be used" if os.path.exists(self.path) else "is gone"
             state = f"mu = {budget}, but the file {fault}"
-        return (
-            f"<PrivacyLedger {self.path.name}: {state} ({in_words(self.neighbours, self.strata)})>"
-        )
+        relation = in_words(self.neighbours, self.strata)
+        return on_one_line(f"<PrivacyLedger {self.path.name}: {state} ({relation})>")
 
 
 def _loss(text: object, what: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,10 +60,13 @@ def write_csv(
     domain: Domain,
     cells: Mapping[str, npt.NDArray[Any]],
     statement: Mapping[str, str],
+    *,
+    spreadsheet_safe: bool = True,
 ) -> None:
     """Write `frame_of` as CSV: UTF-8, text in quotes, numbers to the last bit.
 
     Rows have no place for a statement, so what is not private says why in a column of its own.
+    With ``spreadsheet_safe``, factors and levels are written as `inert` makes them.
 
     Raises
     ------
@@ -70,6 +74,9 @@ def write_csv(
         If the file cannot be written, or a label is no Unicode text.
     """
     _require_unicode(path, domain)
+    if spreadsheet_safe:
+        levels = {str(inert(name)): list(map(inert, vs)) for name, vs in domain.levels.items()}
+        domain = Domain(levels)
     frame = frame_of(domain, cells)
     stamp, _, reason = statement["Privacy"].partition(": ")
     if stamp == NOT_PRIVATE:
@@ -77,6 +84,25 @@ def write_csv(
     # Quoted, because 01 and an empty text would come back as a number and as a missing value.
     text = frame.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     _writing.write_text(path, text)
+
+
+# What a spreadsheet takes for a formula: first signs that begin one (full-width ones in some
+# languages), and white space that is stripped before one. Apostrophes before them are counted in,
+# so that different labels stay different. A number is none, whatever its sign.
+_FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\\t\\r\\n]")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+
+
+def inert(label: Label) -> Label:
+    """A label that no spreadsheet runs: with an apostrophe before what would begin a formula.
+
+    Examples
+    --------
+    >>> inert("=1+1"), inert("-5"), inert("-5+1"), inert("'=1"), inert("it's")
+    ("'=1+1", '-5', "'-5+1", "''=1", "it's")
+    """
+    runs = isinstance(label, str) and _FORMULA.match(label) and not _NUMBER.fullmatch(label)
+    return f"'{label}" if runs else label
 
 
 def write_parquet(

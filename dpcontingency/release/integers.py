@@ -66,12 +66,19 @@ class IntegerTable:
         """One row a cell: the factors, then ``integer``."""
         return exports.frame_of(self.domain, {"integer": self.values})
 
-    def to_csv(self, path: str | Path) -> None:
+    def to_csv(self, path: str | Path, *, spreadsheet_safe: bool = True) -> None:
         """Write the columns of `to_frame` as CSV; the file appears whole or not at all.
 
-        Where the release was not private, with the column of `Release.to_csv` that says so.
+        Where the release was not private, with the column of `Release.to_csv` that says so; and
+        with ``spreadsheet_safe`` as there.
         """
-        exports.write_csv(path, self.domain, {"integer": self.values}, self.statement())
+        exports.write_csv(
+            path,
+            self.domain,
+            {"integer": self.values},
+            self.statement(),
+            spreadsheet_safe=spreadsheet_safe,
+        )
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the columns of `to_frame` as Parquet, `statement` in its metadata."""

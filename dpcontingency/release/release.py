@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dpcontingency._labels import on_one_line
 from dpcontingency.domain import Domain, listed, unlabelled_array, without_nan
 from dpcontingency.errors import PrecisionWarning, ReleaseError, shown
 from dpcontingency.privacy.gdp import GDP, ceil_digits, float_up
@@ -313,19 +314,34 @@ class Release(ReleaseContents):
         """
         return exports.frame_of(self.domain, self._columns())
 
-    def to_csv(self, path: str | Path) -> None:
+    def to_csv(self, path: str | Path, *, spreadsheet_safe: bool = True) -> None:
         """Write the columns of `to_frame` as CSV; the file appears whole or not at all.
 
         The text is UTF-8 with labels in quotes; numbers read back to the same bits. `save` keeps
         what a table of rows cannot: the law of the noise, the loss, what is public. A release that
         is not private has one more column, named ``NOT PRIVATE``, that says why in every row.
 
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        spreadsheet_safe : bool, optional
+            Whether to write an apostrophe before a factor or level that a spreadsheet would run as
+            a formula: text that begins with =, +, -, @ or white space other than a space, unless
+            it is a number. False leaves all labels as they are.
+
         Raises
         ------
         ReleaseError
             If the file cannot be written, or a label is no Unicode text.
         """
-        exports.write_csv(path, self.domain, self._columns(), self.statement())
+        exports.write_csv(
+            path,
+            self.domain,
+            self._columns(),
+            self.statement(),
+            spreadsheet_safe=spreadsheet_safe,
+        )
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the columns of `to_frame` as Parquet; the file appears whole or not at all.
@@ -429,7 +445,7 @@ class Release(ReleaseContents):
             "third-party": "third-party table",
             "simulated": f"{SIMULATED}, {self.mechanism or 'combined samples'!r}",
         }[self.origin]
-        return f"<Release {factors}; {source}, {loss}; sigma = {self.sigma:.4g}>"
+        return on_one_line(f"<Release {factors}; {source}, {loss}; sigma = {self.sigma:.4g}>")
 
     # -- files ---------------------------------------------------------------------------------
 

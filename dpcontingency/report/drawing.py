@@ -26,6 +26,8 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
 
+from dpcontingency._labels import CONTROLS
+
 FONT = 9.0
 ROOM = 0.05  # inches at the edges of a figure
 LONGEST = 28  # Latin letters of a name
@@ -263,15 +265,14 @@ def describe(ax: Axes, *sentences: str) -> None:
 
 
 def clean(text: str) -> str:
-    """A text on one line, without characters that neither a font nor XML has."""
+    """A text on one line, without characters that neither a font nor XML has, or that turn text."""
     return "".join(_plain(c) for c in text)
 
 
 def _plain(character: str) -> str:
-    kind = unicodedata.category(character)
-    if character.isspace() or kind in ("Zl", "Zp"):
+    if character.isspace():
         return " "
-    return "\ufffd" if kind in ("Cc", "Cs") else character
+    return "\ufffd" if CONTROLS.match(character) else character
 
 
 def ems(text: str) -> float:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from dpcontingency._labels import on_lines
 from dpcontingency.report.parts import Document
+
+
+def _visible(value: object) -> object:
+    """Text with control characters as escapes, and what is markup still as markup."""
+    return type(value)(on_lines(value)) if isinstance(value, str) else value
+
 
 _TEMPLATES = Environment(
     loader=PackageLoader("dpcontingency", "report/templates"),
@@ -12,6 +19,7 @@ _TEMPLATES = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
+    finalize=_visible,
 )
 
 

@@ -9,6 +9,7 @@ import json
 from functools import singledispatch
 from typing import Any
 
+from dpcontingency._labels import json_on_lines
 from dpcontingency.report.parts import (
     Block,
     Bullets,
@@ -37,7 +38,7 @@ def machine(document: Document) -> str:
         "warning": document.warning,
         "sections": {section.key: _section(section) for section in document.sections},
     }
-    return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    return json_on_lines(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)) + "\n"
 
 
 def _section(section: Section) -> dict[str, Any]:

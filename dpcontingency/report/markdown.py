@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import singledispatch
 
+from dpcontingency._labels import on_lines, on_one_line
 from dpcontingency.report.parts import (
     Block,
     Bullets,
@@ -43,7 +44,7 @@ def escaped(text: str) -> str:
     >>> print(escaped("1. not a list"))
     1\. not a list
     """
-    text = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    text = _SPECIAL.sub(r"\\\1", on_one_line(" ".join(text.split())))
     return _AT_START.sub(lambda found: f"{found[1]}{found[2][:-1]}\\{found[2][-1]}", text)
 
 
@@ -104,7 +105,7 @@ def _(block: Code) -> Iterator[str]:
     fence = "```"
     while fence in block.text:
         fence += "`"
-    yield from ("", f"{fence}{block.language}", block.text, fence)
+    yield from ("", f"{fence}{block.language}", on_lines(block.text), fence)
 
 
 def _row(cells: Iterator[str]) -> str:

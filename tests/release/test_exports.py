@@ -81,6 +81,35 @@ def test_rows_of_what_is_not_private_say_so(tmp_path):
             assert all(text.startswith(reason) for name in extra for text in rows[name])
 
 
+FORMULAS = ['=HYPERLINK("http://x")', "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1",
+            "'=1", "''=1", "-A"]  # fmt: skip
+PLAIN = ["a=1", " x", "it's", "'quoted'", "-5", "+3", "-0.5", "1e-3", "(-5, 0]", "<=50K", "é", ""]
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_no_label_is_a_formula_in_a_spreadsheet(tmp_path, integer):  # D14
+    domain = Domain({"=A": FORMULAS + PLAIN, "B": [-5, 2], "@C": [-0.5, 2.5]})
+    source = simulated(np.ones(domain.shape, dtype=int), domain)
+    source = source.to_integer_table() if integer else source
+
+    def written(**options):
+        source.to_csv(tmp_path / "r.csv", **options)
+        with open(tmp_path / "r.csv", newline="", encoding="utf-8") as stream:
+            head, *rows = csv.reader(stream, quoting=csv.QUOTE_NONNUMERIC)
+        return head, list(dict.fromkeys(row[0] for row in rows)), rows
+
+    head, labels, rows = written()
+    assert head[:3] == ["'=A", "B", "'@C"]
+    assert labels == [f"'{label}" for label in FORMULAS] + PLAIN
+    assert len(set(labels)) == len(FORMULAS + PLAIN)
+    assert [row[1:3] for row in rows[:4]] == [
+        row[1:3] for row in written(spreadsheet_safe=False)[2][:4]
+    ]
+    head, labels, _ = written(spreadsheet_safe=False)
+    assert head[:3] == list(domain.names)
+    assert labels == FORMULAS + PLAIN
+
+
 def test_numbers_keep_their_bits(tmp_path):
     domain = Domain({"A": range(1000)})
     values = np.random.default_rng(1).standard_cauchy(1000)
@@ -294,7 +323,7 @@ def test_what_an_integer_table_says_of_itself(tmp_path):
     r = simulated()
     made = r.to_integer_table()
     assert repr(made) == (
-        '<IntegerTable A: 3, B, "b"\r\n: 2, C: 2; for printing, not for inference>'
+        r'<IntegerTable A: 3, B, "b"\r\n: 2, C: 2; for printing, not for inference>'
     )
     assert list(made.to_frame().columns)[-1] == "integer"
     assert not any("count" in name.lower() for name in made.to_frame())
