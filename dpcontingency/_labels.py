@@ -36,6 +36,7 @@ def label_text(label: object) -> str:
 CONTROLS = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_BUT_BREAKS = re.compile(rf"(?!\n){CONTROLS.pattern}")
 
 
 def on_one_line(text: str) -> str:
@@ -57,7 +58,7 @@ def on_lines(text: str) -> str:
     >>> on_lines("a\x1b\nb")
     'a\\x1b\nb'
     """
-    return "\n".join(map(on_one_line, text.split("\n")))
+    return _BUT_BREAKS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def json_on_lines(text: str) -> str:
@@ -68,5 +69,4 @@ def json_on_lines(text: str) -> str:
     >>> json_on_lines('{"a": "\x9b"}')
     '{"a": "\\u009b"}'
     """
-    lines = text.split("\n")
-    return "\n".join(CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)
+    return _BUT_BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpcontingency import _writing
+from dpcontingency._labels import json_on_lines
 from dpcontingency._language import phrase
 from dpcontingency._paths import path_of
 from dpcontingency.errors import ReleaseError, shown
@@ -17,6 +19,9 @@ RELEASE = "dpcontingency-release"
 MARGINS = "dpcontingency-margins"
 RESULTS = "dpcontingency-results"
 VERSION = 1
+SEAL = "seal"  # the checksum with a key, which is not required
+LEAST_KEY = 16  # bytes
+Key: TypeAlias = bytes | str
 READERS = {
     RELEASE: "load_release",
     MARGINS: "load_release",
@@ -24,39 +29,49 @@ READERS = {
 }
 
 
-def write(path: str | Path, content: dict[str, Any], kind: str = RELEASE) -> None:
-    """Write plain data of some kind to ``path``, atomically."""
-    _writing.write_text(path, text_of(content, kind))
+def write(
+    path: str | Path, content: dict[str, Any], kind: str = RELEASE, *, key: Key | None = None
+) -> None:
+    """Write plain data of some kind to ``path``, atomically, and sealed if there is a key."""
+    _writing.write_text(path, text_of(content, kind, key=key))
 
 
-def text_of(content: dict[str, Any], kind: str = RELEASE) -> str:
+def text_of(content: dict[str, Any], kind: str = RELEASE, *, key: Key | None = None) -> str:
     """Plain data as the text of its file.
 
     Floats are written in Python's shortest form that reads back to the same bits.
     """
-    document = document_of(content, kind)
-    return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    document = document_of(content, kind, key=key)
+    text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
+    return json_on_lines(text) + "\n"
 
 
-def document_of(content: dict[str, Any], kind: str = RELEASE) -> dict[str, Any]:
-    """Plain data as it stands in its file: with format, version and checksum."""
+def document_of(
+    content: dict[str, Any], kind: str = RELEASE, *, key: Key | None = None
+) -> dict[str, Any]:
+    """Plain data as it stands in its file: with format, version, checksum, and seal if any."""
     document = {"format": kind, "version": VERSION, **content}
-    return {**document, "checksum": _checksum(document)}
+    ends = {"checksum": _checksum(document)}
+    return {**document, **ends, **({} if key is None else {SEAL: _seal(document, key)})}
 
 
-def read(path: str | Path, kind: str = RELEASE) -> dict[str, Any]:
+def read(path: str | Path, kind: str = RELEASE, *, key: Key | None = None) -> dict[str, Any]:
     """The plain data in a file of some kind, after checking that it is one and is unchanged.
 
     Raises
     ------
     ReleaseError
-        If the file is not of this kind and version, or its checksum does not match.
+        If the file is not of this kind and version, its checksum does not match, or there is a key
+        and it is not sealed with it.
     """
-    return read_one_of(path, (kind,))[1]
+    return read_one_of(path, (kind,), key=key)[1]
 
 
-def read_one_of(path: str | Path, kinds: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def read_one_of(
+    path: str | Path, kinds: Sequence[str], *, key: Key | None = None
+) -> tuple[str, dict[str, Any]]:
     """Which of some kinds a file is of, and its plain data; see `read`."""
+    secret = None if key is None else _secret(key)
     source = path_of(path, ReleaseError)
     try:
         text = source.read_text(encoding="utf-8-sig")  # some editors add a mark
@@ -80,12 +95,28 @@ def read_one_of(path: str | Path, kinds: Sequence[str]) -> tuple[str, dict[str, 
             f"{path} is a {kind} file of version {shown(document.get('version'))}; this package "
             f"reads version {VERSION}. Upgrade dpcontingency to read it."
         )
+    seal = document.pop(SEAL, None)
     if document.pop("checksum", None) != _checksum(document):
         raise ReleaseError(
             f"{path} was changed after it was written: its checksum does not match. Ask the "
             "publisher for the original file."
         )
+    if secret is not None:
+        _check_seal(path, document, seal, secret)
     return str(kind), {k: v for k, v in document.items() if k not in ("format", "version")}
+
+
+def _check_seal(path: str | Path, document: dict[str, Any], seal: object, secret: bytes) -> None:
+    if not isinstance(seal, str):
+        raise ReleaseError(
+            f"{path} is not sealed, so no key can tell who wrote it: ask the publisher for a file "
+            f"that was saved with the key{phrase(', or load it without one', '')}."
+        )
+    if not hmac.compare_digest(seal.encode(errors="replace"), _seal(document, secret).encode()):
+        raise ReleaseError(
+            f"{path} was sealed with another key, or changed by somebody who does not have it: "
+            "check the key, or ask the publisher for the original file."
+        )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -96,7 +127,27 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _checksum(document: dict[str, Any]) -> str:
+def _canonical(document: dict[str, Any]) -> bytes:
     # Keys stay in the file's order: the order of the factors is the order of the axes.
-    canonical = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(canonical.encode(errors="backslashreplace")).hexdigest()
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace")
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    return "sha256:" + hashlib.sha256(_canonical(document)).hexdigest()
+
+
+def _seal(document: dict[str, Any], key: Key) -> str:
+    code = hmac.new(_secret(key), _canonical(document), hashlib.sha256)
+    return f"hmac-sha256:{code.hexdigest()}"
+
+
+def _secret(key: object) -> bytes:
+    """The bytes of a key, of which a message says nothing."""
+    secret = key.encode(errors="surrogatepass") if isinstance(key, str) else key
+    if not isinstance(secret, bytes) or len(secret) < LEAST_KEY:
+        raise ReleaseError(
+            f"A key is text or bytes, of at least {LEAST_KEY} bytes, such as one that "
+            "secrets.token_bytes(32) drew."
+        )
+    return secret

@@ -419,9 +419,24 @@ class MarginRelease:
 
     # -- files ---------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write the release to a JSON file; the file appears whole or not at all."""
-        files.write(path, self.to_dict(), files.MARGINS)
+    def save(self, path: str | Path, *, key: files.Key | None = None) -> None:
+        """Write the release to a JSON file; the file appears whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        key : bytes or str, optional
+            A secret of at least 16 bytes that you share with the readers: the file is sealed with
+            it (HMAC-SHA256), so that `load_release` with the same key tells that nobody
+            without it wrote or changed the file. Without a key the file reads as any other.
+
+        Raises
+        ------
+        ReleaseError
+            If the file cannot be written, or the key is too short.
+        """
+        files.write(path, self.to_dict(), files.MARGINS, key=key)
 
     @property
     def checksum(self) -> str:
@@ -470,15 +485,23 @@ class MarginRelease:
         return made
 
     @classmethod
-    def load(cls, path: str | Path) -> MarginRelease:
+    def load(cls, path: str | Path, *, key: files.Key | None = None) -> MarginRelease:
         """Read a release of margins from the JSON file that `save` wrote, bit for bit.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        key : bytes or str, optional
+            As in `load_release`.
 
         Raises
         ------
         ReleaseError
-            If the file is no such release, is of an unknown version, or was changed.
+            If the file is no such release, is of an unknown version, or was changed; or if there
+            is a key, and the file is not sealed with it.
         """
-        content = files.read(path, files.MARGINS)
+        content = files.read(path, files.MARGINS, key=key)
         try:
             return cls.from_dict(content)
         except ReleaseError as error:

@@ -449,9 +449,24 @@ class Release(ReleaseContents):
 
     # -- files ---------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write the release to a JSON file; the file appears whole or not at all."""
-        files.write(path, self.to_dict())
+    def save(self, path: str | Path, *, key: files.Key | None = None) -> None:
+        """Write the release to a JSON file; the file appears whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        key : bytes or str, optional
+            A secret of at least 16 bytes that you share with the readers: the file is sealed with
+            it (HMAC-SHA256), so that `load_release` with the same key tells that nobody without it
+            wrote or changed the file. Without a key the file reads as any other.
+
+        Raises
+        ------
+        ReleaseError
+            If the file cannot be written, or the key is too short.
+        """
+        files.write(path, self.to_dict(), key=key)
 
     @property
     def checksum(self) -> str:
@@ -459,15 +474,26 @@ class Release(ReleaseContents):
         return str(files.document_of(self.to_dict())["checksum"])
 
 
-def load_release(path: str | Path) -> Release | MarginRelease:
+def load_release(
+    path: str | Path, *, key: files.Key | None = None
+) -> Release | MarginRelease:
     """Read a release, of a table or of margins, from the JSON file of its `save`, bit for bit.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    key : bytes or str, optional
+        The key that the file was saved with: what was not sealed with it is refused. Without a key
+        the seal is not looked at.
 
     Raises
     ------
     ReleaseError
-        If the file is no release, is of an unknown version, or was changed after it was written.
+        If the file is no release, is of an unknown version, or was changed after it was written;
+        or if there is a key, and the file is not sealed with it.
     """
-    kind, content = files.read_one_of(path, (files.RELEASE, files.MARGINS))
+    kind, content = files.read_one_of(path, (files.RELEASE, files.MARGINS), key=key)
     try:
         return (Release if kind == files.RELEASE else MarginRelease).from_dict(content)
     except ReleaseError as error:

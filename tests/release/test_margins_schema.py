@@ -58,7 +58,7 @@ def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["properties"]["version"] == {"const": files.VERSION}
     assert SCHEMA["properties"]["format"] == {"const": files.MARGINS}
-    assert SCHEMA["required"] == list(SCHEMA["properties"])
+    assert [*SCHEMA["required"], files.SEAL] == list(SCHEMA["properties"])
     assert set(SCHEMA["$defs"]["plan"]["properties"]["bound"]["enum"]) == {EXACT, SAFE, CLOSED}
     for name in ("label", "numbers", "domain"):  # one format of domains in all files
         assert SCHEMA["$defs"][name] == schema("release.schema.json")["$defs"][name]

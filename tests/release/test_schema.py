@@ -109,7 +109,7 @@ def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["properties"]["version"] == {"const": files.VERSION}
     assert SCHEMA["properties"]["format"] == {"const": files.RELEASE}
-    assert SCHEMA["required"] == list(SCHEMA["properties"])
+    assert [*SCHEMA["required"], files.SEAL] == list(SCHEMA["properties"])
 
 
 @by_release
