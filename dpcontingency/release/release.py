@@ -474,9 +474,7 @@ class Release(ReleaseContents):
         return str(files.document_of(self.to_dict())["checksum"])
 
 
-def load_release(
-    path: str | Path, *, key: files.Key | None = None
-) -> Release | MarginRelease:
+def load_release(path: str | Path, *, key: files.Key | None = None) -> Release | MarginRelease:
     """Read a release, of a table or of margins, from the JSON file of its `save`, bit for bit.
 
     Parameters
