@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
+import maxima
 import numpy as np
 import pairs
 import pandas as pd
@@ -262,7 +263,7 @@ def markdown(table: pd.DataFrame) -> str:
     return head + "\n".join(rows) + "\n"
 
 
-NOTES = {**pairs.NOTES, **strength.NOTES} | {
+NOTES = {**pairs.NOTES, **strength.NOTES, **maxima.NOTES} | {
     "coverage": "Coverage of 95 % intervals, Czech autoworkers, all two-way (21 parameters); "
     "Monte-Carlo SE of one parameter's coverage 0.007. Wald intervals, where there is an estimate; "
     "`score` intervals, which a score test does not reject, and `profile` likelihood intervals of "
@@ -277,7 +278,7 @@ NOTES = {**pairs.NOTES, **strength.NOTES} | {
     "checks": "Rejections of a true independence at 5 % by independence_test as it is called, with "
     "pvalue='auto' and 199 bootstrap replicates; Monte-Carlo SE 0.010.",
 }
-WORK = {**pairs.WORK, **strength.WORK} | {
+WORK = {**pairs.WORK, **strength.WORK, **maxima.WORK} | {
     "coverage": (coverage, (1.0, 0.3, 0.1)),
     "size": (rejections, tuple(product(TABLES, SIZES, LOSSES))),
     "checks": (checks, CHECKS),
