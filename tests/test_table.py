@@ -170,7 +170,9 @@ def test_margins_with_structural_zeros():
     assert table.margin("a").domain.possible().tolist() == [False, True]
 
 
-@pytest.mark.parametrize("factors", [(), ([],), ("c",), ("a", "a"), (["a", "a"],), (["a"], "b"), (0,)])
+@pytest.mark.parametrize(
+    "factors", [(), ([],), ("c",), ("a", "a"), (["a", "a"],), (["a"], "b"), (0,)]
+)
 def test_margins_that_are_none(table, factors):
     with pytest.raises(DomainError):
         table.margin(*factors)
